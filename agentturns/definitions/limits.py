@@ -1,0 +1,211 @@
+"""Caps: what a turn may use up, declared with an agent, a turn or the settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from agentturns.exceptions import ConfigurationError
+
+MOST_USD: Final = Decimal(1_000_000_000)
+MOST_COUNT: Final = 2**53  # the largest whole number that every JSON reader keeps exact
+
+CapValue = Decimal | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """One axis of a budget: its name, the unit people read, and what happens on a breach unless said otherwise."""
+
+    name: str
+    unit: str
+    on_breach: str = "park"
+
+    def parse(self, value: object) -> CapValue | None:
+        """``value`` as this cap's type; None stays None. Raises ``ValueError`` with a sentence."""
+        if value is None:
+            return None
+        if self.unit == "USD":
+            return parse_usd(value, self.name)
+        if self.unit == "seconds":
+            return _seconds(value, self.name)
+        return _count(value, self.name, self.unit)
+
+    def show(self, value: CapValue) -> str:
+        """The value as people read it: ``$0.25``, ``1,200 tokens``, ``90 seconds``."""
+        if self.unit == "USD":
+            return show_usd(Decimal(value))
+        if isinstance(value, float):
+            value = round(value, 1)
+            value = int(value) if value == int(value) else value
+        return f"{value:,} {self.unit if value != 1 else self.unit.removesuffix('s')}"
+
+
+CAPS: Final[dict[str, Cap]] = {
+    cap.name: cap
+    for cap in (
+        Cap("max_input_tokens", "tokens"),
+        Cap("max_new_input_tokens", "tokens"),
+        Cap("max_output_tokens", "tokens"),
+        Cap("max_cost", "USD"),
+        Cap("timeout", "seconds"),
+        Cap("max_tool_calls", "calls"),
+        Cap("max_steps", "steps", on_breach="fail"),
+    )
+}
+
+
+def show_usd(amount: Decimal) -> str:
+    """Money as people read it: at least cents, and every further digit that is not zero."""
+    text = f"{amount:,.9f}"
+    whole, _, digits = text.partition(".")
+    return f"${whole}.{digits.rstrip('0').ljust(2, '0')}"
+
+
+def parse_usd(value: object, name: str) -> Decimal:
+    """A sum of money from ``Decimal``, ``int`` or text. Raises ``ValueError`` naming ``name`` and the value."""
+    if isinstance(value, bool) or not isinstance(value, Decimal | int | str):
+        hint = f"; write Decimal({str(value)!r}) or the text {str(value)!r}" if isinstance(value, float) else ""
+        raise ValueError(f"{name}={value!r} is a {type(value).__name__}, but money is a Decimal, int or text{hint}.")
+    try:
+        amount = Decimal(value.strip() if isinstance(value, str) else value)
+    except InvalidOperation:
+        raise ValueError(f"{name}={value!r} is not a number; write an amount in USD such as 0.25.") from None
+    if not amount.is_finite():
+        raise ValueError(f"{name}={value!r} is not a finite amount; write an amount in USD such as 0.25.")
+    if amount < 0:
+        raise ValueError(f"{name}={value!r} is negative; a cap is 0 or more.")
+    if amount > MOST_USD:
+        raise ValueError(f"{name}={value!r} is more than ${MOST_USD:,}, the largest sum this can hold.")
+    if amount != amount.quantize(Decimal("1E-9")):
+        raise ValueError(f"{name}={value!r} has more than nine decimals; the smallest unit is $0.000000001.")
+    return amount + Decimal(0)
+
+
+def _seconds(value: object, name: str) -> CapValue:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name}={value!r} is a {type(value).__name__}, but it is a number of seconds such as 300.")
+    if not math.isfinite(value):
+        raise ValueError(f"{name}={value!r} is not a finite number of seconds; use None for no limit.")
+    if value < 0:
+        raise ValueError(f"{name}={value!r} is negative; a cap is 0 or more.")
+    if value > MOST_COUNT:
+        raise ValueError(f"{name}={value!r} is too large; use None for no limit.")
+    return value
+
+
+def _count(value: object, name: str, unit: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{name}={value!r} is a {type(value).__name__}, but it is a whole number of {unit}.")
+    if value < 0:
+        raise ValueError(f"{name}={value!r} is negative; a cap is 0 or more.")
+    if value > MOST_COUNT:
+        raise ValueError(f"{name}={value!r} is too large; use None for no limit.")
+    return value
+
+
+class _Absent:
+    """Stands for "not given": the cap is inherited, where None switches it off."""
+
+    def __repr__(self) -> str:
+        return "inherit"
+
+
+INHERIT: Any = _Absent()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a turn may use. A cap left out is inherited; None switches it off; 0 is a cap.
+
+    ``max_cost`` is USD (``Decimal``, ``int`` or text), ``max_*_tokens`` tokens, ``timeout`` seconds of active time
+    since a person last resumed the turn, ``max_tool_calls`` and ``max_steps`` counts. ``on_breach`` says per cap
+    whether a breach parks or fails the turn (by default only ``max_steps`` fails). ``unpriced="allow"`` lets a turn
+    under ``max_cost`` go on after a step whose price is unknown. ``reserve="worst_case"`` parks before a call that
+    could pass ``max_cost``.
+
+    Raises ``ConfigurationError`` for a value that is negative, not finite or of a wrong type.
+    """
+
+    max_cost: Decimal | int | str | None = INHERIT
+    max_input_tokens: int | None = INHERIT
+    max_new_input_tokens: int | None = INHERIT
+    max_output_tokens: int | None = INHERIT
+    timeout: float | None = INHERIT
+    max_tool_calls: int | None = INHERIT
+    max_steps: int | None = INHERIT
+    on_breach: Mapping[str, str] = field(default_factory=dict)
+    unpriced: str = INHERIT
+    reserve: str | None = INHERIT
+
+    def __post_init__(self) -> None:
+        for name, cap in CAPS.items():
+            value = getattr(self, name)
+            if value is not INHERIT:
+                try:
+                    object.__setattr__(self, name, cap.parse(value))
+                except ValueError as error:
+                    raise ConfigurationError(f"Limits: {error}") from None
+        for name, what in self.on_breach.items():
+            if name not in CAPS:
+                raise ConfigurationError(f"Limits: on_breach names {name!r}, but the caps are {', '.join(CAPS)}.")
+            if what not in ("park", "fail"):
+                raise ConfigurationError(f"Limits: on_breach[{name!r}] is {what!r}; it is 'park' or 'fail'.")
+        if self.unpriced is not INHERIT and self.unpriced not in ("park", "allow"):
+            raise ConfigurationError(f"Limits: unpriced is {self.unpriced!r}; it is 'park' or 'allow'.")
+        if self.reserve is not INHERIT and self.reserve not in (None, "worst_case"):
+            raise ConfigurationError(f"Limits: reserve is {self.reserve!r}; it is None or 'worst_case'.")
+
+    def to_json(self) -> dict[str, Any]:
+        """Only what was given, as JSON: money as text, so that it stays exact."""
+        given: dict[str, Any] = {}
+        for name in (*CAPS, "unpriced", "reserve"):
+            value = getattr(self, name)
+            if value is not INHERIT:
+                given[name] = str(value) if isinstance(value, Decimal) else value
+        if self.on_breach:
+            given["on_breach"] = dict(self.on_breach)
+        return given
+
+    @classmethod
+    def of(cls, source: Limits | Mapping[str, Any] | None) -> Limits:
+        """Limits from themselves, from keyword arguments in a mapping, or from nothing."""
+        if source is None:
+            return cls()
+        if isinstance(source, cls):
+            return source
+        if not isinstance(source, Mapping):
+            raise ConfigurationError(f"limits is {source!r}; pass Limits(…) or a mapping of its arguments.")
+        known = {*CAPS, "on_breach", "unpriced", "reserve"}
+        for name in source:
+            if name not in known:
+                raise ConfigurationError(f"Limits: unknown cap {name!r}; the caps are {', '.join(CAPS)}.")
+        return cls(**source)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the limit in force comes from, so that a page can say it."""
+
+    value: Any
+    source: str  # "override", "turn", "agent", "settings" or "" where nothing sets it
+
+
+def resolve(name: str, *sources: tuple[str, Limits]) -> Standing:
+    """The first of ``sources`` that sets ``name``; nothing set is None."""
+    for label, limits in sources:
+        value = getattr(limits, name)
+        if value is not INHERIT:
+            return Standing(value, label)
+    return Standing(None, "")
+
+
+def breach_policy(cap: str, *sources: Limits) -> str:
+    """``"park"`` or ``"fail"``: the first of ``sources`` that says so, else the cap's own default."""
+    for limits in sources:
+        if cap in limits.on_breach:
+            return limits.on_breach[cap]
+    return CAPS[cap].on_breach

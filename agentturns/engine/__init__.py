@@ -1,0 +1,1 @@
+"""What runs a turn: its loop, its transactions, its tools."""

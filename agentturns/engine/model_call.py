@@ -1,0 +1,164 @@
+"""One model call: its request from the snapshot and the transcript, its estimate before, its charge after."""
+
+from __future__ import annotations
+
+import json
+import logging
+from decimal import Decimal
+from typing import Any
+
+from django.utils import timezone
+
+from agentturns.conf import conf
+from agentturns.definitions.limits import CAPS
+from agentturns.definitions.state import TurnState
+from agentturns.engine.ledger import Charge
+from agentturns.engine.transcript import Transcript, snapshot_tools
+from agentturns.models.step import Step
+from agentturns.models.turn import Turn
+from agentturns.money.budget import limit_for, spent_on, standing
+from agentturns.money.estimate import DEFAULT_REPLY_TOKENS, estimate_cost, estimate_tokens
+from agentturns.money.pricing import price
+from agentturns.providers import get_provider, split_model
+from agentturns.providers.base import (
+    AssistantMessage,
+    Fault,
+    Message,
+    ModelReply,
+    ModelRequest,
+    ProviderError,
+    ToolResults,
+    UserMessage,
+)
+
+logger = logging.getLogger("agentturns")
+
+
+class ModelCall:
+    """The next model call of a turn. ``begun`` is a step whose earlier attempt gave no reply.
+
+    Raises ``ConfigurationError`` when the snapshot's provider alias is not configured any more.
+    """
+
+    def __init__(
+        self, turn: Turn, transcript: Transcript, state: TurnState, begun: Step | None, last: Step | None
+    ) -> None:
+        alias, name = split_model(turn.model)
+        self._turn = turn
+        self._provider = get_provider(alias)
+        self._options: dict[str, Any] = json.loads(turn.request_options)
+        self._at = timezone.now()
+        self._reserves = standing(turn, "reserve").value == "worst_case"
+        output_limit = self._options.pop("max_reply_tokens", None)
+        if output_limit is None and self._reserves:
+            # Without a limit of its own no reply has a worst case.
+            output_limit = DEFAULT_REPLY_TOKENS
+        self.request = ModelRequest(
+            model=name,
+            flavour=turn.wire_flavour,
+            instructions=turn.instructions,
+            tools=snapshot_tools(turn.tool_definitions),
+            messages=transcript.messages,
+            options=self._options,
+            max_output_tokens=output_limit,
+            cache_key=f"session-{turn.session_id}",
+            state=state,
+        )
+        self.step = begun or Step(turn_id=turn.pk, index=turn.step_count + 1, attempts=0)
+        self.step.attempts += 1
+        self.step.error = ""
+        self.step.model = name
+        self.step.provider = alias
+        self.step.started_at = self._at
+        self.step.output_limit = output_limit
+        self._reckon(last)
+
+    def _reckon(self, last: Step | None) -> None:
+        """Estimate the call before it is made: tokens of its input, USD of it with a reply."""
+        step, request = self.step, self.request
+        step.estimated_input_tokens = estimate_input(request, last)
+        step.estimate = self._expected_cost()
+
+    def _expected_cost(self, *, worst_case: bool = False) -> Decimal | None:
+        known = self._provider.expected_cost(self.request)
+        if known is not None:
+            return known
+        return estimate_cost(
+            self.step.estimated_input_tokens or 0,
+            self.request.max_output_tokens,
+            model=self.request.model,
+            pricing_id=self._provider.pricing_id,
+            at=self._at,
+            options=self._options,
+            worst_case=worst_case,
+        )
+
+    def shortfall(self) -> str | None:
+        """Under ``reserve="worst_case"``: why this call could pass ``max_cost``, or None when it cannot."""
+        limit = limit_for(self._turn, "max_cost") if self._reserves else None
+        worst = self._expected_cost(worst_case=True) if limit is not None else None
+        if limit is None or worst is None:
+            return None
+        spent = Decimal(spent_on(self._turn, "max_cost"))
+        if spent + worst <= limit:
+            return None
+        show = CAPS["max_cost"].show
+        return f"the next call could cost up to {show(worst)}, {show(max(Decimal(0), Decimal(limit) - spent))} is left"
+
+    def make(self) -> ModelReply:
+        """Call the model, once. Raises ``ProviderError``, also for what a backend did not foresee."""
+        try:
+            return self._provider.call(self.request, timeout=conf.MODEL_TIMEOUT)
+        except ProviderError:
+            raise
+        except Exception as error:
+            logger.exception("turn=%s provider=%s failed unexpectedly", self._turn.pk, self._provider.alias)
+            raise ProviderError(
+                f"The provider {self._provider.alias!r} failed in an unforeseen way ({type(error).__name__}); the "
+                "worker's log has the traceback.",
+                fault=Fault.PERMANENT,
+                code="provider_bug",
+                billed=True,
+            ) from error
+
+    def charge(self, reply: ModelReply) -> Charge:
+        """What the reply cost: known, presumed where the provider gave no usage, or unpriced."""
+        if reply.knows_cost:
+            return Charge(reply.cost, source=self.step.provider if reply.cost is not None else "")
+        if reply.usage.input_tokens is None or reply.usage.output_tokens is None:
+            if self.step.estimate is None:
+                return Charge(None)
+            return Charge(None, presumed=self.step.estimate, source="estimate: the reply carried no usage")
+        priced = price(
+            reply.usage,
+            model=(reply.model, self.request.model),
+            pricing_id=self._provider.pricing_id,
+            at=self._at,
+            options=self._options,
+        )
+        return Charge(priced.cost, source=priced.source) if priced else Charge(None)
+
+
+def estimate_input(request: ModelRequest, last: Step | None) -> int:
+    """Upper estimate of the request's input tokens, from the last step's real usage where there is one."""
+    if last is not None and last.input_tokens is not None and last.output_tokens is not None:
+        appended = 0
+        for message in reversed(request.messages):
+            if isinstance(message, AssistantMessage):
+                break
+            appended += _bytes(message)
+        return estimate_tokens(appended, last_input=last.input_tokens, last_output=last.output_tokens)
+    tools = sum(len(json.dumps(tool)) for tool in request.tools)
+    size = len(request.instructions.encode()) + tools + sum(map(_bytes, request.messages))
+    return estimate_tokens(size)
+
+
+def _bytes(message: Message) -> int:
+    match message:
+        case UserMessage(text):
+            return len(text.encode())
+        case ToolResults(results, notice):
+            return sum(len(result.text.encode()) for result in results) + len(notice.encode())
+        case AssistantMessage():
+            return len(message.wire.encode())
+    raise AssertionError(message)

@@ -1,0 +1,96 @@
+"""What a tool returned or raised, as the row keeps it and as the model sees it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from agentturns.cleaning import clean_json, clean_text, require_json
+from agentturns.conf import conf
+from agentturns.definitions.tools import Halt
+from agentturns.models.states import CallStatus
+
+NO_OUTPUT = "(no output)"
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """How one call ended. ``halt`` is the turn's answer when the call ends the turn."""
+
+    status: str
+    text: str
+    result: Any = None
+    error: str = ""
+    halt: str | None = None
+
+
+def returned(value: Any, *, halts: bool = False) -> CallOutcome:
+    """The outcome of a tool that returned ``value``: any JSON, or what pydantic can make JSON of."""
+    answer = clean_text(str(value.answer)) if isinstance(value, Halt) else None
+    plain = answer if isinstance(value, Halt) else _as_json(value)
+    text = shown_to_model(plain)
+    if answer is None and halts:
+        answer = text
+    return CallOutcome(CallStatus.COMPLETED, text, result=_stored(plain), halt=answer)
+
+
+def raised(error: BaseException) -> CallOutcome:
+    """The outcome of a tool that raised."""
+    said = clean_text(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    return failed(f"Error: {said}")
+
+
+def failed(text: str) -> CallOutcome:
+    """A call that was run and failed; ``text`` is for the model."""
+    shown = shown_to_model(text)
+    return CallOutcome(CallStatus.FAILED, shown, error=shown)
+
+
+def refused(text: str) -> CallOutcome:
+    """A call that was not run; ``text`` is for the model."""
+    shown = shown_to_model(text)
+    return CallOutcome(CallStatus.REFUSED, shown, error=shown)
+
+
+def timed_out(effect: str, seconds: float) -> CallOutcome:
+    """A call past its deadline. Only an at-most-once effect may have happened all the same."""
+    if effect == "transactional":
+        return failed(f"Error: no result within {seconds:g} seconds; nothing was changed.")
+    return failed(f"Outcome unknown: no result within {seconds:g} seconds; it may still have happened.")
+
+
+def shown_to_model(value: Any) -> str:
+    """``value`` as the text the model is given: never empty, cut with a visible mark."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if not text.strip():
+        return NO_OUTPUT
+    if len(text) <= conf.MAX_RESULT_CHARS:
+        return text
+    return f"{text[: conf.MAX_RESULT_CHARS]}\n[cut here: {conf.MAX_RESULT_CHARS:,} of {len(text):,} characters shown]"
+
+
+def _as_json(value: Any) -> Any:
+    try:
+        return require_json(value, "result")
+    except (TypeError, ValueError, RecursionError):
+        pass
+    try:
+        return clean_json(to_jsonable_python(value, fallback=str, inf_nan_mode="strings"))
+    except (ValueError, RecursionError):
+        return clean_text(repr(value)[: conf.MAX_RESULT_CHARS])
+
+
+def _stored(plain: Any) -> Any:
+    try:
+        size = len(json.dumps(plain, ensure_ascii=False).encode())
+    except RecursionError:
+        return f"(not stored: nested too deeply; the model was given its first {conf.MAX_RESULT_CHARS:,} characters)"
+    if size <= conf.MAX_RESULT_BYTES:
+        return plain
+    return (
+        f"(not stored: {size:,} bytes, above AGENTTURNS['MAX_RESULT_BYTES'] = {conf.MAX_RESULT_BYTES:,}; "
+        f"the model was given its first {conf.MAX_RESULT_CHARS:,} characters)"
+    )

@@ -1,0 +1,293 @@
+"""The step loop: from a claim to an exit."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.db import connections
+from django.utils import timezone
+
+from agentturns.cleaning import clean_text
+from agentturns.conf import conf
+from agentturns.definitions.agent import Agent, registered_agents
+from agentturns.definitions.state import TurnState, current_tool_call, current_tool_name
+from agentturns.engine import ledger, snapshot
+from agentturns.engine.backoff import after_fault
+from agentturns.engine.batch import Batch, new_calls
+from agentturns.engine.durable import durably, insist
+from agentturns.engine.keeper import LeaseKeeper
+from agentturns.engine.model_call import ModelCall
+from agentturns.engine.tool_budget import TurnBudget
+from agentturns.engine.transcript import Transcript
+from agentturns.exceptions import ConfigurationError, LeaseLost
+from agentturns.models.claims import Claim
+from agentturns.models.exits import Exit, Finished, Parked, Yielded, leave
+from agentturns.models.states import CallStatus, ParkReason, Status, StepStatus
+from agentturns.models.step import Step
+from agentturns.models.tool_call import ToolCall
+from agentturns.models.turn import Turn
+from agentturns.money.budget import exceeded_reason, limit_for, policy_for
+from agentturns.providers.base import ModelReply, ProviderError
+
+logger = logging.getLogger("agentturns")
+
+
+def run_turn(turn_id: int) -> Turn:
+    """Claim the turn and run it in this process until it finishes, parks, backs off or turns out to be held.
+
+    Returns the turn as it then stands. A turn that is not runnable (finished, parked, held by a worker, behind an
+    earlier turn of its session) is returned as it is.
+    """
+    keeper = LeaseKeeper()
+    if connections[conf.DATABASE].in_atomic_block:
+        # Inside a test's transaction no other connection sees the rows, so there is nothing to keep alive.
+        _run_until_rest(turn_id, keeper)
+    else:
+        with keeper.beating():
+            _run_until_rest(turn_id, keeper)
+    return Turn.objects.get(pk=turn_id)
+
+
+def _run_until_rest(turn_id: int, keeper: LeaseKeeper) -> None:
+    while (taken := keeper.claim(turn_id)) is not None:
+        left = run_claimed(taken, keeper)
+        if left is not None and not (isinstance(left, Yielded) and left.after is None):
+            return
+
+
+def run_claimed(claim: Claim, keeper: LeaseKeeper) -> Exit | None:
+    """Run a claimed turn to its exit, in a context of its own; None when the lease was lost on the way."""
+    try:
+        return contextvars.copy_context().run(_TurnRun(claim, keeper).go)
+    except LeaseLost as lost:
+        logger.warning("turn=%s lease lost attempt=%s: %s", claim.turn.pk, claim.attempt, lost)
+        return None
+    finally:
+        keeper.release(claim)
+
+
+class _TurnRun:
+    """One claim's way through the loop."""
+
+    def __init__(self, claim: Claim, keeper: LeaseKeeper) -> None:
+        self.claim = claim
+        self.turn = claim.turn
+        self.keeper = keeper
+        self.state = _fresh_state(claim)
+        self.transcript: Transcript | None = None
+        self.unsaved: dict[str, Any] = {}
+        self.last: Step | None = None
+        self.begun: Step | None = None
+        self.calls: list[ToolCall] = []
+
+    def go(self) -> Exit:
+        current_tool_call.set(None)
+        current_tool_name.set("")
+        wish = self._prepare()
+        if wish is not None and (left := self._leave(wish)) is not None:
+            return left
+        while True:
+            left = self._finish_batch() or self._boundary() or self._step()
+            if left is not None:
+                return left
+
+    # -- taking up ------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> Exit | None:
+        """What must hold before the first boundary; an exit when it does not."""
+        if self.turn.crashes >= conf.CRASH_LIMIT:
+            return Parked(ParkReason.CRASH_LOOP)
+        agent = registered_agents().get(self.turn.agent)
+        if agent is None:
+            return Parked(ParkReason.AGENT_MISSING)
+        self.agent: Agent = agent
+        try:
+            if not snapshot.is_taken(self.turn):
+                self.unsaved = snapshot.take(agent, self.state)
+                for name, value in self.unsaved.items():
+                    setattr(self.turn, name, value)
+        except ConfigurationError as error:
+            return Parked(ParkReason.PROVIDER_ERROR, code="configuration", message=str(error))
+        except Exception as error:
+            message = f"The instructions of agent {agent.name!r} failed: {type(error).__name__}: {error}."
+            return Finished(Status.FAILED, code="instructions", message=message)
+        insist(self.claim, self._load_batch)
+        return None
+
+    def _load_batch(self, again: bool = False) -> None:
+        """The last reply's step and its calls, as the rows have them."""
+        steps = Step.objects.filter(turn=self.turn.pk).order_by("-index")
+        self.last = steps.filter(status=StepStatus.COMPLETED).first()
+        self.begun = steps.filter(status=StepStatus.STARTED).first()
+        calls = ToolCall.objects.filter(turn=self.turn.pk).order_by("position")
+        self.calls = list(calls.filter(step=self.last)) if self.last else []
+
+    # -- the batch ------------------------------------------------------------------------------------------------
+
+    def _budget(self) -> TurnBudget:
+        maximum = limit_for(self.turn, "max_tool_calls")
+        return TurnBudget(None if maximum is None else int(maximum), self.turn.tool_call_count)
+
+    def _finish_batch(self) -> Exit | None:
+        """Run what may run of the open calls; an exit when some must wait."""
+        if not any(call.status in CallStatus.open() for call in self.calls):
+            return None
+        batch = Batch(self.claim, self.keeper, self.agent, self.state, self.calls)
+        batch.doubt_interrupted()
+        if self.turn.tool_calls_waiting:
+            self._read_row()
+            batch.take_up(self._budget())
+        under_way = False
+        while (call := batch.next_call()) is not None:
+            if under_way and (left := self._interrupted()) is not None:
+                return left
+            under_way = True
+            if (left := batch.advance(call)) is not None:
+                return left
+        return self._leave_open_calls()
+
+    def _leave_open_calls(self) -> Exit | None:
+        reason = _decision_reason(self.calls)
+        if reason is None:
+            if not self.turn.tool_calls_waiting:
+                return None
+            return self._breach("max_tool_calls")
+        left = self._leave(Parked(reason))
+        if left is None:
+            # The last decision was taken while the other calls ran: go on with it.
+            insist(self.claim, self._load_batch)
+            return self._finish_batch()
+        return left
+
+    # -- the boundary ---------------------------------------------------------------------------------------------
+
+    def _interrupted(self) -> Exit | None:
+        """A cancel that was asked for, or a worker that is stopping."""
+        self._read_row()
+        if self.turn.cancel_requested_at is not None:
+            return self._leave(Finished(Status.CANCELED))
+        return self._leave(Yielded()) if self.keeper.stopping.is_set() else None
+
+    def _boundary(self) -> Exit | None:
+        """Between steps: cancel, then the budget's verdict."""
+        left = self._interrupted()
+        if left is not None:
+            return left
+        now = (self.turn.active_since or timezone.now()) + timedelta(seconds=self.claim.elapsed())
+        cap = exceeded_reason(self.turn, now=now)
+        return None if cap is None else self._breach(cap)
+
+    def _breach(self, cap: str, message: str = "") -> Exit | None:
+        if cap != ParkReason.UNPRICED and policy_for(self.turn, cap) == "fail":
+            code = "tool_limit" if cap == "max_tool_calls" else cap
+            limit = limit_for(self.turn, cap)
+            return self._leave(
+                Finished(Status.FAILED, code=code, message=message or f"The turn used up its {cap} of {limit}.")
+            )
+        return self._leave(Parked(cap, message=message))
+
+    def _read_row(self) -> None:
+        """What people may have changed since the claim: one row read."""
+        columns = ("cancel_requested_at", "budget_overrides", "limits")
+        row = insist(self.claim, lambda again: self.claim.held().values_list(*columns).first())
+        if row is None:
+            self.claim.ended = True
+            raise LeaseLost(f"Turn {self.turn.pk} is no longer held.")
+        for name, value in zip(columns, row, strict=True):
+            setattr(self.turn, name, value)
+
+    def _leave(self, wish: Exit) -> Exit | None:
+        snapshot_columns, self.unsaved = self.unsaved, {}
+        return durably(self.claim, lambda again: leave(self.claim, wish, **snapshot_columns))
+
+    # -- the step -------------------------------------------------------------------------------------------------
+
+    def _step(self) -> Exit | None:
+        """One model call and its record; an exit when it ended or stopped the turn."""
+        transcript = self._told()
+        try:
+            call = ModelCall(self.turn, transcript, self.state, self.begun, self.last)
+        except ConfigurationError as error:
+            return self._leave(Parked(ParkReason.PROVIDER_ERROR, code="configuration", message=str(error)))
+        if (shortfall := call.shortfall()) is not None:
+            return self._breach("max_cost", shortfall)
+        ledger.begin_step(self.claim, call.step, self.unsaved)
+        self.unsaved = {}
+        self.state.baseline = transcript.baseline
+        self.claim.require()
+        try:
+            reply = call.make()
+        except ProviderError as error:
+            return self._back_off(call, error)
+        return self._record(call, reply)
+
+    def _back_off(self, call: ModelCall, error: ProviderError) -> Exit | None:
+        presumed = (call.step.estimate or Decimal(0)) if error.billed else Decimal(0)
+        wish = after_fault(error, self.turn.provider_failures + 1)
+        return ledger.record_failure(self.claim, call.step, str(error), presumed, wish)
+
+    def _told(self) -> Transcript:
+        """The conversation up to here: rebuilt from rows at first, then extended by each closed step."""
+        if self.transcript is None:
+            self.transcript = insist(self.claim, lambda again: Transcript(self.turn))
+        elif self.last is not None:
+            self.transcript.add(self.last, self.calls, flavour=self.turn.wire_flavour)
+        return self.transcript
+
+    def _record(self, call: ModelCall, reply: ModelReply) -> Exit | None:
+        calls = new_calls(self.agent, call.step, reply, self._budget())
+        end = None if calls else _end(reply)
+        left = ledger.record_reply(self.claim, call.step, reply, call.charge(reply), calls, end)
+        if left is not None:
+            return left
+        self.last, self.begun, self.calls = call.step, None, calls
+        self.state.usage = _usage(self.turn)
+        return None
+
+
+def _fresh_state(claim: Claim) -> TurnState:
+    turn = claim.turn
+    return TurnState(
+        turn=turn,
+        session=turn.session,
+        tenant=turn.tenant,
+        user=turn.user if turn.user_id else None,
+        turn_context=dict(turn.context),
+        message=turn.input,
+        resumed=claim.attempt > 1,
+        usage=_usage(turn),
+        queue_policy=turn.queue_policy,
+    )
+
+
+def _usage(turn: Turn) -> dict[str, Any]:
+    return {name: getattr(turn, name) for name in (*ledger.TOKENS, "cost", "presumed_cost")}
+
+
+def _decision_reason(calls: list[ToolCall]) -> str | None:
+    """What the open decisions of a batch park the turn for; the gravest first."""
+    waiting = [call for call in calls if call.awaits_decision]
+    if not waiting:
+        return None
+    if any(call.status == CallStatus.IN_DOUBT for call in waiting):
+        return ParkReason.IN_DOUBT
+    return ParkReason.APPROVAL
+
+
+def _end(reply: ModelReply) -> Finished:
+    """How a reply without tool calls ends the turn; one that was cut or refused fails it and keeps the text."""
+    if reply.complete:
+        return Finished(Status.COMPLETED, answer=clean_text(reply.text))
+    return Finished(
+        Status.FAILED,
+        answer=clean_text(reply.text),
+        code="incomplete_reply",
+        message=(
+            f"The model's reply is not complete ({reply.stop_reason}). Retry to ask again; a reply cut by its output "
+            "limit needs a larger max_reply_tokens on the agent."
+        ),
+    )

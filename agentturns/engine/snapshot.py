@@ -1,0 +1,35 @@
+"""What the model of one turn sees, fixed when the turn is first taken up."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from agentturns.cleaning import clean_text
+from agentturns.definitions.agent import Agent
+from agentturns.definitions.state import TurnState
+from agentturns.models.turn import Turn
+from agentturns.providers import get_provider, split_model
+
+
+def take(agent: Agent, state: TurnState) -> dict[str, Any]:
+    """The snapshot's columns. Raises ``ConfigurationError``, and whatever a callable ``instructions`` raises."""
+    provider = get_provider(split_model(agent.model_id)[0])
+    instructions = agent.instructions if isinstance(agent.instructions, str) else agent.instructions(state)
+    if not isinstance(instructions, str):
+        raise TypeError(f"instructions returned {type(instructions).__name__}, but they are text")
+    return {
+        "model": agent.model_id,
+        "instructions": clean_text(instructions),
+        "tool_definitions": json.dumps([tool.definition() for tool in agent.tools], ensure_ascii=False),
+        "wire_flavour": provider.flavour,
+        "request_options": json.dumps(
+            {**provider.request_options(), "max_reply_tokens": agent.max_reply_tokens}, ensure_ascii=False
+        ),
+        "queue_policy": agent.queue_policy or "followup",
+    }
+
+
+def is_taken(turn: Turn) -> bool:
+    """Whether the turn has its snapshot."""
+    return bool(turn.wire_flavour)

@@ -1,0 +1,39 @@
+"""Who did what: permissions asked before, Django's admin log written after, both in the verb's transaction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.apps import apps
+from django.core.exceptions import PermissionDenied
+from django.db import models
+
+from agentturns.conf import conf
+
+
+def name_of(user: Any) -> str:
+    """The user's name as text; "" for trusted code."""
+    return user.get_username() if user is not None else ""
+
+
+def require_permission(user: Any, codename: str, what: str) -> None:
+    """Raise ``PermissionDenied`` unless ``user`` (None is trusted code) may do this."""
+    if user is not None and not user.has_perm(f"agentturns.{codename}"):
+        raise PermissionDenied(f"{name_of(user)} may not {what}; it takes the permission agentturns.{codename}.")
+
+
+def log_change(user: Any, row: models.Model, message: str) -> None:
+    """Write ``message`` to the admin's log of ``row``, where a user is known and the admin is installed."""
+    if user is None or not apps.is_installed("django.contrib.admin"):
+        return
+    from django.contrib.admin.models import CHANGE, LogEntry
+    from django.contrib.contenttypes.models import ContentType
+
+    LogEntry.objects.using(conf.DATABASE).create(
+        user_id=user.pk,
+        content_type_id=ContentType.objects.db_manager(conf.DATABASE).get_for_model(row).pk,
+        object_id=str(row.pk),
+        object_repr=str(row)[:200],
+        action_flag=CHANGE,
+        change_message=message,
+    )

@@ -1,0 +1,122 @@
+"""How requests come in: checked, cleaned, and queued as turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import Max
+
+from agentturns import doorbell
+from agentturns.cleaning import clean_text, require_json
+from agentturns.conf import conf
+from agentturns.definitions.agent import Agent, get_agent
+from agentturns.definitions.limits import Limits
+from agentturns.exceptions import ConfigurationError
+from agentturns.models.audit import name_of
+from agentturns.models.session import Session
+from agentturns.models.turn import Turn
+
+KEY_LENGTH = 200
+
+
+def open_session(
+    *,
+    agent: Agent,
+    input: str,
+    tenant: str,
+    user: Any,
+    context: Any,
+    metadata: Any,
+    limits: Limits | None,
+    key: str,
+) -> Turn:
+    """Open a session with ``agent`` and queue its first turn; a known key returns the turn that exists."""
+    tenant, key = _label(tenant, "tenant"), _label(key, "key")
+    columns = _request(agent, input, context, limits)
+    kept = require_json(dict(metadata or {}), "metadata")
+
+    def create() -> Turn:
+        session = Session.objects.create(
+            agent=agent.name, tenant=tenant, user=user, user_name=name_of(user), metadata=kept
+        )
+        return _queue(session, index=1, key=key, columns=columns)
+
+    return _once(create, agent.name, tenant, key)
+
+
+def follow_up(session: Session, *, input: str, context: Any, limits: Limits | None, key: str) -> Turn:
+    """Queue the next turn of ``session``; a known key returns the turn that exists."""
+    agent = get_agent(session.agent)
+    key = _label(key, "key")
+    columns = _request(agent, input, context, limits)
+
+    def create() -> Turn:
+        Session.objects.select_for_update(no_key=True).get(pk=session.pk)
+        last = Turn.objects.filter(session=session).aggregate(last=Max("index"))["last"] or 0
+        return _queue(session, index=last + 1, key=key, columns=columns)
+
+    return _once(create, session.agent, session.tenant, key)
+
+
+def _once(create: Callable[[], Turn], agent: str, tenant: str, key: str) -> Turn:
+    known = Turn.objects.filter(agent=agent, tenant=tenant, key=key)
+    if key and (turn := known.first()):
+        return turn
+    try:
+        with transaction.atomic(using=conf.DATABASE):
+            return create()
+    except IntegrityError:
+        if key and (turn := known.first()):
+            return turn
+        raise
+
+
+def _queue(session: Session, *, index: int, key: str, columns: dict[str, Any]) -> Turn:
+    turn: Turn = Turn.objects.create(
+        session=session,
+        index=index,
+        agent=session.agent,
+        tenant=session.tenant,
+        user_id=session.user_id,
+        user_name=session.user_name,
+        key=key,
+        **columns,
+    )
+    doorbell.ring(turn.pk)
+    return turn
+
+
+def _request(agent: Agent, input: Any, context: Any, limits: Any) -> dict[str, Any]:
+    if not isinstance(input, str):
+        raise TypeError(f"input is a {type(input).__name__}, but a turn starts from text.")
+    text = clean_text(input)
+    if not text.strip():
+        raise ValueError("input is empty; give the agent something to answer.")
+    size = len(text.encode())
+    if size > conf.MAX_INPUT_BYTES:
+        raise ValueError(
+            f"input is {size:,} bytes, above AGENTTURNS['MAX_INPUT_BYTES'] = {conf.MAX_INPUT_BYTES:,}; "
+            "shorten it, or give the agent a tool that reads the rest."
+        )
+    alias = agent.model_id.partition(":")[0]
+    if alias not in conf.PROVIDERS:
+        raise ConfigurationError(
+            f"Agent {agent.name!r} uses the provider alias {alias!r}, but AGENTTURNS['PROVIDERS'] has "
+            f"{', '.join(sorted(conf.PROVIDERS))}; add it there or correct the model {agent.model_id!r}."
+        )
+    return {
+        "input": text,
+        "context": require_json(dict(context or {}), "context"),
+        "limits": Limits.of(limits).to_json(),
+        "model": agent.model_id,
+    }
+
+
+def _label(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is a {type(value).__name__}, but it is text.")
+    if len(value) > KEY_LENGTH:
+        raise ValueError(f"{name} is {len(value)} characters long, but at most {KEY_LENGTH} are kept.")
+    return clean_text(value)

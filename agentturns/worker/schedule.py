@@ -1,0 +1,5 @@
+"""Schedule, written next."""
+
+
+def connect() -> None:
+    """Connect."""
