@@ -17,7 +17,7 @@ from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from agentturns.definitions.limits import show_usd
+from agentturns.usd import show_usd
 
 NOTHING: Final = "–"
 EXCERPT: Final = 4_000  # characters of a long text shown where it is one of many

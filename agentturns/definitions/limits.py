@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Final
 
 from agentturns.exceptions import ConfigurationError
+from agentturns.usd import parse_usd, show_usd
 
-MOST_USD: Final = Decimal(1_000_000_000)
 MOST_COUNT: Final = 2**53  # the largest whole number that every JSON reader keeps exact
 
 CapValue = Decimal | int | float
@@ -29,7 +29,7 @@ class Cap:
         if value is None:
             return None
         if self.unit == "USD":
-            return parse_usd(value, self.name)
+            return _usd(value, self.name)
         if self.unit == "seconds":
             return _seconds(value, self.name)
         return _count(value, self.name, self.unit)
@@ -58,31 +58,11 @@ CAPS: Final[dict[str, Cap]] = {
 }
 
 
-def show_usd(amount: Decimal) -> str:
-    """Money as people read it: at least cents, and every further digit that is not zero."""
-    text = f"{amount:,.9f}"
-    whole, _, digits = text.partition(".")
-    return f"${whole}.{digits.rstrip('0').ljust(2, '0')}"
-
-
-def parse_usd(value: object, name: str) -> Decimal:
-    """A sum of money from ``Decimal``, ``int`` or text. Raises ``ValueError`` naming ``name`` and the value."""
-    if isinstance(value, bool) or not isinstance(value, Decimal | int | str):
-        hint = f"; write Decimal({str(value)!r}) or the text {str(value)!r}" if isinstance(value, float) else ""
-        raise ValueError(f"{name}={value!r} is a {type(value).__name__}, but money is a Decimal, int or text{hint}.")
-    try:
-        amount = Decimal(value.strip() if isinstance(value, str) else value)
-    except InvalidOperation:
-        raise ValueError(f"{name}={value!r} is not a number; write an amount in USD such as 0.25.") from None
-    if not amount.is_finite():
-        raise ValueError(f"{name}={value!r} is not a finite amount; write an amount in USD such as 0.25.")
+def _usd(value: object, name: str) -> Decimal:
+    amount = parse_usd(value, name)
     if amount < 0:
         raise ValueError(f"{name}={value!r} is negative; a cap is 0 or more.")
-    if amount > MOST_USD:
-        raise ValueError(f"{name}={value!r} is more than ${MOST_USD:,}, the largest sum this can hold.")
-    if amount != amount.quantize(Decimal("1E-9")):
-        raise ValueError(f"{name}={value!r} has more than nine decimals; the smallest unit is $0.000000001.")
-    return amount + Decimal(0)
+    return amount
 
 
 def _seconds(value: object, name: str) -> CapValue:

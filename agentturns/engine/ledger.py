@@ -13,15 +13,17 @@ from django.utils import timezone
 from agentturns.cleaning import clean_json, clean_text
 from agentturns.engine.durable import durably
 from agentturns.engine.results import CallOutcome, timed_out
+from agentturns.engine.tool_budget import BudgetWarning
 from agentturns.exceptions import LeaseLost
 from agentturns.models.claims import Claim
 from agentturns.models.exits import Exit, Finished, Yielded, leave
 from agentturns.models.lifecycle import after_commit, locked
+from agentturns.models.notice import Notice
 from agentturns.models.states import CallStatus, Status, StepStatus
 from agentturns.models.step import Step
 from agentturns.models.tool_call import ToolCall
 from agentturns.providers.base import ModelReply
-from agentturns.signals import step_finished
+from agentturns.signals import step_finished, tool_budget_warned
 
 COUNTERS = (
     "step_count",
@@ -181,6 +183,25 @@ def take_up(claim: Claim, calls: Sequence[ToolCall], waiting: int) -> None:
         call.taken_up_at = now
     for name, value in counters.items():
         setattr(claim.turn, name, value)
+
+
+def tell(claim: Claim, step: Step, warning: BudgetWarning, maximum: int) -> None:
+    """Store a tool-budget notice: said once for this threshold and cap, whatever crashes."""
+    key = {
+        "turn_id": claim.turn.pk,
+        "kind": "tool_budget",
+        "cap": "max_tool_calls",
+        "limit_value": str(maximum),
+        "threshold": str(warning.threshold),
+    }
+
+    def write(again: bool) -> None:
+        if not (again and Notice.objects.filter(**key).exists()):
+            Notice.objects.create(**key, after_step=step.index, text=warning.text)
+        after_commit(tool_budget_warned, claim.turn, remaining=warning.threshold, max=maximum)
+        claim.fence()
+
+    durably(claim, write)
 
 
 def store_gate(claim: Claim, call: ToolCall, **columns: Any) -> None:

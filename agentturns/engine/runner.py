@@ -26,6 +26,7 @@ from agentturns.engine.transcript import Transcript
 from agentturns.exceptions import ConfigurationError, LeaseLost
 from agentturns.models.claims import Claim
 from agentturns.models.exits import Exit, Finished, Parked, Yielded, leave
+from agentturns.models.notice import Notice
 from agentturns.models.states import CallStatus, ParkReason, Status, StepStatus
 from agentturns.models.step import Step
 from agentturns.models.tool_call import ToolCall
@@ -83,6 +84,7 @@ class _TurnRun:
         self.last: Step | None = None
         self.begun: Step | None = None
         self.calls: list[ToolCall] = []
+        self.notices: list[str] = []
 
     def go(self) -> Exit:
         current_tool_call.set(None)
@@ -173,13 +175,30 @@ class _TurnRun:
         return self._leave(Yielded()) if self.keeper.stopping.is_set() else None
 
     def _boundary(self) -> Exit | None:
-        """Between steps: cancel, then the budget's verdict."""
+        """Between steps: cancel, notices to the model, then the budget's verdict."""
         left = self._interrupted()
         if left is not None:
             return left
+        self._warn_of_tool_budget()
         now = (self.turn.active_since or timezone.now()) + timedelta(seconds=self.claim.elapsed())
         cap = exceeded_reason(self.turn, now=now)
         return None if cap is None else self._breach(cap)
+
+    def _warn_of_tool_budget(self) -> None:
+        """Tell the model, after a closed batch, how few tool calls are left."""
+        budget = self._budget()
+        if budget.maximum is None or self.last is None or not self.calls:
+            return
+        if budget.warning(()) is None:  # most batches: nothing to say, nothing to look up
+            return
+        spoken = Notice.objects.filter(turn=self.turn.pk, kind="tool_budget", limit_value=str(budget.maximum))
+        thresholds = insist(
+            self.claim, lambda again: [int(said) for said in spoken.values_list("threshold", flat=True)]
+        )
+        warning = budget.warning(thresholds)
+        if warning is not None:
+            ledger.tell(self.claim, self.last, warning, budget.maximum)
+            self.notices.append(warning.text)
 
     def _breach(self, cap: str, message: str = "") -> Exit | None:
         if cap != ParkReason.UNPRICED and policy_for(self.turn, cap) == "fail":
@@ -235,7 +254,8 @@ class _TurnRun:
         if self.transcript is None:
             self.transcript = insist(self.claim, lambda again: Transcript(self.turn))
         elif self.last is not None:
-            self.transcript.add(self.last, self.calls, flavour=self.turn.wire_flavour)
+            self.transcript.add(self.last, self.calls, self.notices, flavour=self.turn.wire_flavour)
+        self.notices = []
         return self.transcript
 
     def _record(self, call: ModelCall, reply: ModelReply) -> Exit | None:

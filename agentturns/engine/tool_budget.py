@@ -1,10 +1,36 @@
-"""The one owner of a turn's tool-call budget: how many of a batch may be taken up."""
+"""The one owner of a turn's tool-call budget: how many of a batch may be taken up, and what the model is told."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from agentturns.exceptions import ToolLimitExceeded
+
+# Said to the model when so many calls or fewer are left; {remaining} is the true number, {maximum} the cap.
+NOTICES: Final[dict[int, str]] = {
+    10: (
+        "[Tool budget: {remaining} of {maximum} tool calls are left. Start to converge: plan the calls you still need "
+        "and work towards your answer.]"
+    ),
+    5: (
+        "[Tool budget: {remaining} of {maximum} tool calls are left. Drop everything optional and keep only the calls "
+        "that the answer cannot do without.]"
+    ),
+    2: (
+        "[Tool budget: {remaining} of {maximum} tool calls are left. Answer now with what you have and start nothing "
+        "new.]"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetWarning:
+    """One notice to the model: the threshold crossed and the sentence, stored as it is worded here."""
+
+    threshold: int
+    text: str
 
 
 @dataclass(slots=True)
@@ -28,3 +54,17 @@ class TurnBudget:
         if self.fitting(calls) < calls:
             raise ToolLimitExceeded(f"{calls} more tool calls asked, {self.remaining} of {self.maximum} left.")
         self.used += calls
+
+    def warning(self, spoken: Iterable[int]) -> BudgetWarning | None:
+        """What a closed batch gives to say, once ``spoken`` thresholds were said for this cap.
+
+        The lowest threshold crossed speaks and spends the higher ones; one that is not below the cap never speaks.
+        """
+        if self.maximum is None or self.remaining is None:
+            return None
+        lowest_spoken = min(spoken, default=self.maximum)
+        crossed = [limit for limit in NOTICES if self.remaining <= limit < min(lowest_spoken, self.maximum)]
+        if not crossed:
+            return None
+        threshold = min(crossed)
+        return BudgetWarning(threshold, NOTICES[threshold].format(remaining=self.remaining, maximum=self.maximum))

@@ -13,9 +13,8 @@ from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelInfo, ModelPrice
 from genai_prices.types import Provider as Vendor
 
-from agentturns.money.fields import round_usd
 from agentturns.providers.base import Usage
-
+from agentturns.usd import round_usd
 
 SELECTORS: Final = ("service_tier", "speed")
 ORDINARY: Final = ("auto", "default", "standard")
