@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -34,10 +35,31 @@ def shown_value(cap: str, value: str) -> str:
     return CAPS[cap].show(number if cap == "max_cost" else int(number) if whole else float(number))
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeLine:
+    """One budget change as a line of a table."""
+
+    when: SafeString
+    moved: str
+    who: str
+    why: str
+
+
+def change_line(change: BudgetChange) -> ChangeLine:
+    """What changed, when, by whom and why."""
+    old, new = shown_value(change.cap, change.old), shown_value(change.cap, change.new)
+    return ChangeLine(
+        when=moment(change.at),
+        moved=f"{change.cap}: {old} → {new}",
+        who=change.by_name or _("trusted code"),
+        why=one_line(change.reason, 300) or NOTHING,
+    )
+
+
 class BudgetChangeAdmin(ReadOnlyAdmin):
     """The audit list of budgets. May be subclassed and registered on a site of your own."""
 
-    list_display = ("when", "turn_link", "change", "who", "why")
+    list_display = ("when", "turn_link", "moved", "who", "why")
     list_display_links = ("when",)
     list_filter = (CapFilter,)
 
@@ -47,30 +69,27 @@ class BudgetChangeAdmin(ReadOnlyAdmin):
 
     @admin.display(description=gettext_lazy("turn"))
     def turn_link(self, change: BudgetChange) -> SafeString:
-        url = url_of(self.admin_site, "agentturns_turn_change", change.turn_id)  # type: ignore[attr-defined]
-        return format_html('<a href="{}">#{}</a>', url, change.turn_id)  # type: ignore[attr-defined]
+        url = url_of(self.admin_site, "agentturns_turn_change", change.turn_id)
+        return format_html('<a href="{}">#{}</a>', url, change.turn_id)
 
     @admin.display(description=gettext_lazy("change"))
-    def change(self, change: BudgetChange) -> str:
-        old, new = shown_value(change.cap, change.old), shown_value(change.cap, change.new)
-        return f"{change.cap}: {old} → {new}"
+    def moved(self, change: BudgetChange) -> str:
+        return change_line(change).moved
 
     @admin.display(description=gettext_lazy("by"))
     def who(self, change: BudgetChange) -> str:
-        return change.by_name or _("trusted code")
+        return change_line(change).who
 
     @admin.display(description=gettext_lazy("reason"))
     def why(self, change: BudgetChange) -> str:
         return one_line(change.reason, 120) or NOTHING
 
     def describe(self, request: HttpRequest, row: BudgetChange) -> dict[str, Any]:
-        turn_id = row.turn_id  # type: ignore[attr-defined]
+        turn_id = row.turn_id
         return {
             "title": _("Budget change of turn %(turn)s") % {"turn": turn_id},
             "change": row,
-            "moved": self.change(row),
-            "who": self.who(row),
-            "when": moment(row.at),
+            "line": change_line(row),
             "turn_id": turn_id,
             "turn_url": page_of(request, self.admin_site, Turn, turn_id),
         }

@@ -108,7 +108,9 @@ def budget_cell(turn: Turn) -> SafeString:
     held_by = turn.park_reason or failing_cap(turn)
     if held_by in CAPS and held_by != "max_cost":
         shown.insert(0, cap_figures(turn, held_by))
-    return format_html_join("", '<div class="agentturns-figures">{} {}</div>', ((row.figures, row.bar) for row in shown))
+    return format_html_join(
+        "", '<div class="agentturns-figures">{} {}</div>', ((row.figures, row.bar) for row in shown)
+    )
 
 
 def _shown_spent(turn: Turn, cap: str, spent: CapValue, limit: CapValue | None) -> str:

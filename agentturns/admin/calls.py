@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from django.contrib import admin
@@ -10,7 +9,7 @@ from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast, Substr
 from django.http import HttpRequest
-from django.urls import URLPattern, URLResolver, path
+from django.urls import path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -20,7 +19,6 @@ from agentturns.admin.decisions import DecidesCalls
 from agentturns.admin.filters import DecisionFilter
 from agentturns.admin.formatting import NOTHING, age, excerpt, json_excerpt, moment, one_line, visible
 from agentturns.admin.links import page_of, url_of
-from agentturns.admin.read_only import ReadOnlyAdmin
 from agentturns.admin.turn_page import call_card, call_state
 from agentturns.admin.ways_on import DECIDE
 from agentturns.models import Step, ToolCall, Turn
@@ -38,14 +36,14 @@ class CallList(ChangeList):
         return calls.defer(*_LARGE).annotate(arguments_start=start)
 
 
-class ToolCallAdmin(DecidesCalls, ReadOnlyAdmin):
+class ToolCallAdmin(DecidesCalls):
     """Tool calls to look at and to decide. May be subclassed and registered on a site of your own."""
 
     list_display = ("tool", "asked_for", "state", "effect", "turn_link", "note_start", "age")
     list_display_links = ("tool",)
     list_filter = (DecisionFilter, "status", "approval")
 
-    def get_urls(self) -> list[URLPattern | URLResolver]:
+    def get_urls(self) -> list[Any]:
         decide = path(
             "<int:call_id>/decide/", self.admin_site.admin_view(self.decide_view), name="agentturns_toolcall_decide"
         )
@@ -54,7 +52,7 @@ class ToolCallAdmin(DecidesCalls, ReadOnlyAdmin):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return CallList
 
-    def get_ordering(self, request: HttpRequest) -> Sequence[str]:
+    def get_ordering(self, request: HttpRequest) -> tuple[str]:
         # Whoever waits longest comes first; of what is over, the newest.
         return ("pk",) if request.GET.get("decision", "awaiting") == "awaiting" else ("-pk",)
 

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from django.contrib import admin, messages
+from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseNotAllowed, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
 from agentturns.admin.links import page_of
+from agentturns.admin.read_only import ReadOnlyAdmin
 from agentturns.exceptions import Conflict
 from agentturns.models import ToolCall, Turn
 
-if TYPE_CHECKING:
-    _Base = admin.ModelAdmin
-else:
-    _Base = object
 
-
-class EndsAndRetries(_Base):
-    """Mixed into the turn admin: the POST addresses ``cancel`` and ``retry``, each with an optional ``reason``."""
+class EndsAndRetries(ReadOnlyAdmin):
+    """Part of the turn admin: the POST addresses ``cancel`` and ``retry``, each with an optional ``reason``."""
 
     def cancel_view(self, request: HttpRequest, turn_id: int) -> HttpResponse:
         """End the turn: at once where it waits, after the current call where it runs."""
@@ -39,7 +35,7 @@ class EndsAndRetries(_Base):
             raise PermissionDenied
         turn = self.get_object(request, str(turn_id))
         if turn is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, str(turn_id))  # type: ignore[attr-defined]
+            return self.not_there(request, turn_id)
         try:
             verb(turn, by=request.user, reason=request.POST.get("reason", "").strip())
         except Conflict as conflict:
@@ -49,8 +45,8 @@ class EndsAndRetries(_Base):
         return HttpResponseRedirect(page_of(request, self.admin_site, Turn, turn.pk))
 
 
-class DecidesCalls(_Base):
-    """Mixed into the tool call admin: the POST address ``decide``.
+class DecidesCalls(ReadOnlyAdmin):
+    """Part of the tool call admin: the POST address ``decide``.
 
     ``decision`` is approve, decline, answer, rerun or confirm; ``reason``, ``text`` or ``result`` go with it. The
     answer leads back to the page that ``back`` names: ``turn`` or ``call``.
@@ -68,7 +64,7 @@ class DecidesCalls(_Base):
             return HttpResponseBadRequest(_("“decision” is one of %(known)s.") % {"known": ", ".join(_DECISIONS)})
         call = self.get_object(request, str(call_id))
         if call is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, str(call_id))  # type: ignore[attr-defined]
+            return self.not_there(request, call_id)
         try:
             sentence = decide(call, request)
         except (Conflict, ValueError) as refusal:

@@ -25,7 +25,7 @@ class TextFilter(admin.SimpleListFilter):
     def has_output(self) -> bool:
         return True
 
-    def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
+    def choices(self, changelist: Any) -> Iterator[Any]:
         yield {
             "name": self.parameter_name,
             "value": self.value() or "",
@@ -106,7 +106,7 @@ class DecisionFilter(admin.SimpleListFilter):
     def value(self) -> str:
         return super().value() or "awaiting"
 
-    def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
+    def choices(self, changelist: Any) -> Iterator[Any]:
         for lookup, title in self.lookup_choices:
             yield {
                 "selected": self.value() == lookup,

@@ -124,25 +124,18 @@ def with_unpriced(amount: str, spent: Decimal, unpriced_steps: int) -> str:
 
 def moment(at: datetime | None) -> SafeString:
     """How long ago ``at`` was, with the full date for who points at it."""
-    if at is None:
-        return SafeString(NOTHING)
-    local = timezone.template_localtime(at)
-    full = formats.date_format(local, "DATETIME_FORMAT")
-    ago = _("%(time)s ago") % {"time": timesince(at, depth=1)}
-    return format_html('<time datetime="{}" title="{}">{}</time>', local.isoformat(), full, ago)
+    return _time(at, _("%(time)s ago") % {"time": timesince(at, depth=1)}) if at else SafeString(NOTHING)
 
 
 def age(at: datetime | None) -> SafeString:
     """The time since ``at``, in its largest unit, with the full date for who points at it."""
-    if at is None:
-        return SafeString(NOTHING)
-    local = timezone.template_localtime(at)
-    return format_html(
-        '<time datetime="{}" title="{}">{}</time>',
-        local.isoformat(),
-        formats.date_format(local, "DATETIME_FORMAT"),
-        timesince(at, depth=1),
-    )
+    return _time(at, timesince(at, depth=1)) if at else SafeString(NOTHING)
+
+
+def _time(at: datetime, words: str) -> SafeString:
+    local = timezone.localtime(at) if timezone.is_aware(at) else at
+    full = formats.date_format(local, "DATETIME_FORMAT")
+    return format_html('<time datetime="{}" title="{}">{}</time>', local.isoformat(), full, words)
 
 
 def duration(start: datetime | None, end: datetime | None) -> str:

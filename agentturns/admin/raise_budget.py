@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -17,18 +17,21 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from agentturns.admin.budget_form import BudgetForm
-from agentturns.admin.budget_panel import CAP_ORDER, CapFigures, all_cap_figures, held_by_budget, reason_words, unpriced_stops
+from agentturns.admin.budget_panel import (
+    CAP_ORDER,
+    CapFigures,
+    all_cap_figures,
+    held_by_budget,
+    reason_words,
+    unpriced_stops,
+)
 from agentturns.admin.links import url_of
+from agentturns.admin.read_only import ReadOnlyAdmin
 from agentturns.admin.ways_on import RAISE
 from agentturns.definitions.limits import CAPS
 from agentturns.exceptions import Conflict, InvalidBudget
 from agentturns.models import Turn
 from agentturns.money.budget import UNPRICED
-
-if TYPE_CHECKING:
-    _Base = admin.ModelAdmin
-else:
-    _Base = object
 
 MOST_AT_ONCE: Final = 500
 
@@ -52,8 +55,8 @@ class TurnRow:
     figures: Sequence[CapFigures]
 
 
-class RaisesBudgets(_Base):
-    """Mixed into the turn admin: the list action ``raise_budget``, the pages ``raise`` and ``lower``."""
+class RaisesBudgets(ReadOnlyAdmin):
+    """Part of the turn admin: the list action ``raise_budget``, the pages ``raise`` and ``lower``."""
 
     def has_raise_budget_permission(self, request: HttpRequest) -> bool:
         """Whether the user may raise and lower budgets."""
@@ -63,7 +66,7 @@ class RaisesBudgets(_Base):
         """The form that raises one turn's budget and resumes it."""
         turn = self._turn_to_change(request, turn_id)
         if turn is None:
-            return self._gone(request, turn_id)
+            return self.not_there(request, turn_id)
         if request.method != "POST" and not held_by_budget(turn):
             self.message_user(request, _not_waiting(turn), messages.WARNING)
             return self._back_to(turn)
@@ -80,7 +83,7 @@ class RaisesBudgets(_Base):
         """The form that lowers caps of one unfinished turn."""
         turn = self._turn_to_change(request, turn_id)
         if turn is None:
-            return self._gone(request, turn_id)
+            return self.not_there(request, turn_id)
         if request.method != "POST" and turn.is_finished:
             self.message_user(request, _over(turn), messages.WARNING)
             return self._back_to(turn)
@@ -110,9 +113,6 @@ class RaisesBudgets(_Base):
         if not (self.has_view_permission(request) and self.has_raise_budget_permission(request)):
             raise PermissionDenied
         return self.get_object(request, str(turn_id))
-
-    def _gone(self, request: HttpRequest, turn_id: int) -> HttpResponse:
-        return self._get_obj_does_not_exist_redirect(request, self.opts, str(turn_id))  # type: ignore[attr-defined]
 
     def _back_to(self, turn: Turn) -> HttpResponseRedirect:
         return HttpResponseRedirect(url_of(self.admin_site, "agentturns_turn_change", turn.pk))
@@ -217,7 +217,7 @@ class RaisesBudgets(_Base):
         return self._page(request, form, template, context)
 
     def _page(self, request: HttpRequest, form: BudgetForm, template: str, context: dict[str, Any]) -> HttpResponse:
-        request.current_app = self.admin_site.name  # type: ignore[attr-defined]  # read by {% url %}
+        request.current_app = self.admin_site.name  # read by {% url %}
         return TemplateResponse(
             request,
             f"admin/agentturns/turn/{template}",
@@ -238,7 +238,7 @@ def _ids(request: HttpRequest) -> list[str]:
 
 
 def _changes(turn: Turn) -> list[Any]:
-    return list(turn.budget_changes.order_by("-pk")[:50])  # type: ignore[attr-defined]  # made by the foreign key
+    return list(turn.budget_changes.order_by("-pk")[:50])
 
 
 def _caps_of(turns: Iterable[Turn]) -> tuple[list[str], bool]:

@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.contrib.admin.views.main import PAGE_VAR
 from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 
 from agentturns.admin.paging import NearbyPaginator
 
@@ -50,13 +50,23 @@ class ReadOnlyAdmin(admin.ModelAdmin):
         page = int(asked) if asked.isdecimal() and len(asked) < 10 else 1
         return NearbyPaginator(queryset, per_page, orphans, allow_empty_first_page, page=page)
 
+    def not_there(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Back to the index, with a message that the row does not exist."""
+        return self._get_obj_does_not_exist_redirect(request, self.opts, str(pk))  # type: ignore[attr-defined]
+
     def describe(self, request: HttpRequest, row: Any) -> dict[str, Any]:
         """The template's context for the page of ``row``."""
         return {"title": str(row)}
 
     def render_change_form(
-        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **options: Any
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: Any = None,
     ) -> Any:
         if obj is not None:
             context |= {"subtitle": None, **self.describe(request, obj)}
-        return super().render_change_form(request, context, *args, obj=obj, **options)
+        return super().render_change_form(request, context, add, change, form_url, obj)

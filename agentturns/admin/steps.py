@@ -16,8 +16,8 @@ from agentturns.admin.formatting import NOTHING, moment, step_cost
 from agentturns.admin.links import page_of, url_of
 from agentturns.admin.read_only import ReadOnlyAdmin
 from agentturns.admin.turn_page import step_card, tokens
-from agentturns.definitions.limits import show_usd
 from agentturns.models import Step, Turn
+from agentturns.usd import show_usd
 
 
 class StepAdmin(ReadOnlyAdmin):

@@ -47,7 +47,9 @@ class CallCard:
     @property
     def raw(self) -> Excerpt | None:
         """What the model wrote, where that could not be read as arguments."""
-        return excerpt(visible(self.call.raw_arguments)) if self.call.raw_arguments and not self.call.arguments else None
+        return (
+            excerpt(visible(self.call.raw_arguments)) if self.call.raw_arguments and not self.call.arguments else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ def _output(output: Any) -> tuple[str, list[Any]]:
 
 def steps_page(turn: Turn, asked: str) -> Page:
     """One page of the turn's steps; the last one unless ``asked`` names another, as that is where it stands now."""
-    pages = Paginator(turn.steps.order_by("index").defer("wire"), STEPS_PER_PAGE)
+    pages = Paginator(Step.objects.filter(turn=turn).order_by("index").defer("wire"), STEPS_PER_PAGE)
     return pages.get_page(asked or pages.num_pages)
 
 

@@ -14,19 +14,19 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Substr
 from django.http import HttpRequest, HttpResponse
-from django.urls import URLPattern, URLResolver, path
+from django.urls import path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from agentturns.admin.budget_changes import change_line
 from agentturns.admin.budget_panel import all_cap_figures, budget_cell, reason_words, unpriced_stops
 from agentturns.admin.decisions import EndsAndRetries
 from agentturns.admin.filters import AgentFilter, ModelFilter, TenantFilter
 from agentturns.admin.formatting import EXCERPT, NOTHING, age, badge, excerpt, json_excerpt, moment, one_line, seconds
 from agentturns.admin.links import page_of, url_of
 from agentturns.admin.raise_budget import RaisesBudgets
-from agentturns.admin.read_only import ReadOnlyAdmin
 from agentturns.admin.turn_page import open_decisions, step_cards, steps_page
 from agentturns.admin.ways_on import WaysOn, ways_on
 from agentturns.models import Session, Turn
@@ -54,7 +54,7 @@ class TurnList(ChangeList):
         return turns.defer(*_LARGE).annotate(input_start=Substr("input", 1, 4 * _SHOWN_INPUT))
 
 
-class TurnAdmin(RaisesBudgets, EndsAndRetries, ReadOnlyAdmin):
+class TurnAdmin(RaisesBudgets, EndsAndRetries):
     """Turns to look at and to move on. May be subclassed and registered on a site of your own."""
 
     actions = ("raise_budget",)
@@ -64,14 +64,14 @@ class TurnAdmin(RaisesBudgets, EndsAndRetries, ReadOnlyAdmin):
     search_fields = ("input",)
     search_help_text = gettext_lazy("The text of a request, or a turn's number: #12 finds turn 12 alone.")
 
-    def get_urls(self) -> list[URLPattern | URLResolver]:
+    def get_urls(self) -> list[Any]:
         views = {
             "raise": self.raise_view,
             "lower": self.lower_view,
             "cancel": self.cancel_view,
             "retry": self.retry_view,
         }
-        own: list[URLPattern | URLResolver] = [
+        own: list[Any] = [
             path(f"<int:turn_id>/{name}/", self.admin_site.admin_view(view), name=f"agentturns_turn_{name}")
             for name, view in views.items()
         ]
@@ -89,14 +89,12 @@ class TurnAdmin(RaisesBudgets, EndsAndRetries, ReadOnlyAdmin):
     def get_list_display(self, request: HttpRequest) -> list[Any]:
         return [*super().get_list_display(request), _next_step(self.admin_site, request)]
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet, search_term: str
-    ) -> tuple[QuerySet, bool]:
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet, search_term: str) -> tuple[QuerySet, bool]:
         term = search_term.strip()
         if not _NUMBER.fullmatch(term):
             return super().get_search_results(request, queryset, search_term)
         by_number = Q(pk=int(term.removeprefix("#")))
-        return queryset.filter(by_number if term.startswith("#") else by_number | Q(input__contains=term)), False
+        return queryset.filter(by_number if term.startswith("#") else by_number | Q(input__icontains=term)), False
 
     @admin.display(description=gettext_lazy("turn"))
     def number(self, turn: Turn) -> SafeString:
@@ -140,7 +138,7 @@ class TurnAdmin(RaisesBudgets, EndsAndRetries, ReadOnlyAdmin):
     def describe(self, request: HttpRequest, row: Turn) -> dict[str, Any]:
         page_for: Callable[..., str] = partial(page_of, request, self.admin_site)
         ways = ways_on(row, request.user)
-        changes = list(row.budget_changes.order_by("-pk")[:100])  # type: ignore[attr-defined]  # by the foreign key
+        changes = list(row.budget_changes.order_by("-pk")[:100])
         steps = steps_page(row, request.GET.get("steps", ""))
         return {
             "title": _("Turn %(id)s of %(agent)s") % {"id": row.pk, "agent": row.agent},
@@ -159,7 +157,7 @@ class TurnAdmin(RaisesBudgets, EndsAndRetries, ReadOnlyAdmin):
             "answer": excerpt(row.answer, 20_000),
             "steps": steps,
             "step_cards": step_cards(row, steps, page_for, limit=EXCERPT),
-            "changes": changes,
+            "changes": [change_line(change) for change in changes],
             "created": moment(row.created_at),
             "acted": moment(row.acted_at),
             "finished": moment(row.finished_at),

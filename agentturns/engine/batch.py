@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,7 +22,6 @@ from agentturns.engine.results import CallOutcome, refused
 from agentturns.engine.tool_budget import TurnBudget
 from agentturns.engine.tool_runs import ToolRun
 from agentturns.models.claims import Claim
-from agentturns.models.exits import Exit
 from agentturns.models.states import Approval, CallStatus
 from agentturns.models.step import Step
 from agentturns.models.tool_call import ToolCall
@@ -112,6 +112,8 @@ class Batch:
         self._agent = agent
         self._state = state
         self.calls = calls
+        # Transactional calls of one turn run one at a time: their transactions write the same rows at the end.
+        self._one_transaction = threading.Lock()
 
     def take_up(self, budget: TurnBudget) -> None:
         """Take up as many of the waiting calls as a raised budget now allows."""
@@ -126,43 +128,57 @@ class Batch:
             if call.status == CallStatus.STARTED:
                 ledger.doubt_call(self._claim, call)
 
-    def next_call(self) -> ToolCall | None:
-        """The next call that may go on without a person, in position order."""
-        for call in self.calls:
-            if call.status == CallStatus.PENDING and call.taken_up_at and call.approval != Approval.REQUIRED:
-                return call
-        return None
+    def is_open(self) -> bool:
+        """Whether a call has no output for the model yet."""
+        return any(call.status in CallStatus.open() for call in self.calls)
 
-    def advance(self, call: ToolCall) -> Exit | None:
-        """Gate, run or settle ``call``; an exit when it ended the turn."""
+    def ready(self) -> list[ToolCall]:
+        """The calls that may go on without a person, in position order."""
+        return [
+            call
+            for call in self.calls
+            if call.status == CallStatus.PENDING and call.taken_up_at and call.approval != Approval.REQUIRED
+        ]
+
+    def halted(self) -> ToolCall | None:
+        """The call whose completion ends the turn, if there is one."""
+        return next((call for call in self.calls if call.halts and call.status == CallStatus.COMPLETED), None)
+
+    def advance(self, call: ToolCall) -> None:
+        """Ask the call's gate, and run or settle it as that allows."""
         read = read_request(self._agent, call.name, call.raw_arguments)
         if isinstance(read, CallOutcome):
-            return ledger.settle_call(self._claim, call, read)
+            ledger.settle_call(self._claim, call, read)
+            return
         if read.tool.can_ask and call.gated_at is None:
-            return self._ask_gate(call, read)
-        if not call.effect:
-            call.effect = read.tool.effect
-        return ToolRun(self._claim, self._keeper, call, read.tool, read.values, self._state).run()
+            self._ask_gate(call, read)
+            if call.status != CallStatus.PENDING or call.approval == Approval.REQUIRED:
+                return
+        call.effect = call.effect or read.tool.effect
+        run = ToolRun(self._claim, self._keeper, call, read.tool, read.values, self._state)
+        if call.effect == "transactional":
+            with self._one_transaction:
+                run.run()
+        else:
+            run.run()
 
-    def _ask_gate(self, call: ToolCall, read: Ready) -> Exit | None:
+    def _ask_gate(self, call: ToolCall, read: Ready) -> None:
         """Ask the call's approval policy, once, and keep what it says."""
         verdict = self._verdict(call, read)
         if isinstance(verdict, Denied):
             reason = clean_text(verdict.reason)
-            outcome = refused(f"Not run: {reason}")
             ledger.store_gate(self._claim, call, note=reason)
-            return ledger.settle_call(self._claim, call, outcome)
-        if verdict is False:
+            ledger.settle_call(self._claim, call, refused(f"Not run: {reason}"))
+        elif verdict is False:
             ledger.store_gate(self._claim, call)
-            return None
-        ledger.store_gate(
-            self._claim,
-            call,
-            approval=Approval.REQUIRED,
-            note=clean_text(verdict) if isinstance(verdict, str) else "",
-            expires_at=timezone.now() + timedelta(seconds=conf.APPROVAL_SECONDS),
-        )
-        return None
+        else:
+            ledger.store_gate(
+                self._claim,
+                call,
+                approval=Approval.REQUIRED,
+                note=clean_text(verdict) if isinstance(verdict, str) else "",
+                expires_at=timezone.now() + timedelta(seconds=conf.APPROVAL_SECONDS),
+            )
 
     def _verdict(self, call: ToolCall, read: Ready) -> bool | str | Denied:
         """True or a reason (ask a person), False (run), or Denied. A gate that fails asks a person, and says why."""

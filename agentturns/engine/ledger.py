@@ -19,7 +19,7 @@ from agentturns.models.claims import Claim
 from agentturns.models.exits import Exit, Finished, Yielded, leave
 from agentturns.models.lifecycle import after_commit, locked
 from agentturns.models.notice import Notice
-from agentturns.models.states import CallStatus, Status, StepStatus
+from agentturns.models.states import CallStatus, StepStatus
 from agentturns.models.step import Step
 from agentturns.models.tool_call import ToolCall
 from agentturns.providers.base import ModelReply
@@ -227,27 +227,18 @@ def doubt_call(claim: Claim, call: ToolCall) -> None:
     _change(claim, call, expected=CallStatus.STARTED, status=CallStatus.IN_DOUBT)
 
 
-def settle_call(claim: Claim, call: ToolCall, outcome: CallOutcome) -> Exit | None:
-    """The call has its outcome; a halting one ends the turn in the same transaction."""
+def settle_call(claim: Claim, call: ToolCall, outcome: CallOutcome) -> None:
+    """The call has its outcome."""
     columns = outcome_columns(outcome)
 
-    def write(again: bool) -> Exit | None:
+    def write(again: bool) -> None:
         settled = ToolCall.objects.filter(pk=call.pk, status=call.status).update(**columns)
         if not settled and not (again and ToolCall.objects.filter(pk=call.pk, status=outcome.status).exists()):
             raise LeaseLost(f"Call {call.pk} was settled by somebody else.")
-        return close_call(claim, outcome)
+        claim.fence(**PROGRESS)
 
-    left = durably(claim, write)
+    durably(claim, write)
     note_progress(claim, call, columns)
-    return left
-
-
-def close_call(claim: Claim, outcome: CallOutcome) -> Exit | None:
-    """The last statements of a transaction that settles a call: the fence, or the end of a halted turn."""
-    if outcome.halt is not None and outcome.status == CallStatus.COMPLETED:
-        return leave(claim, Finished(Status.COMPLETED, answer=outcome.halt), tool_calls_waiting=0, **PROGRESS)
-    claim.fence(**PROGRESS)
-    return None
 
 
 def note_progress(claim: Claim, call: ToolCall, columns: dict[str, Any]) -> None:
@@ -265,6 +256,7 @@ def outcome_columns(outcome: CallOutcome) -> dict[str, Any]:
         "output_text": outcome.text,
         "result": outcome.result,
         "error": outcome.error,
+        "halts": outcome.halts,
         "completed_at": timezone.now(),
     }
 

@@ -18,23 +18,21 @@ NO_OUTPUT = "(no output)"
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """How one call ended. ``halt`` is the turn's answer when the call ends the turn."""
+    """How one call ended. ``halts`` says that it ends the turn, with ``text`` as the turn's answer."""
 
     status: str
     text: str
     result: Any = None
     error: str = ""
-    halt: str | None = None
+    halts: bool = False
 
 
 def returned(value: Any, *, halts: bool = False) -> CallOutcome:
     """The outcome of a tool that returned ``value``: any JSON, or what pydantic can make JSON of."""
-    answer = clean_text(str(value.answer)) if isinstance(value, Halt) else None
-    plain = answer if isinstance(value, Halt) else _as_json(value)
-    text = shown_to_model(plain)
-    if answer is None and halts:
-        answer = text
-    return CallOutcome(CallStatus.COMPLETED, text, result=_stored(plain), halt=answer)
+    plain = clean_text(str(value.answer)) if isinstance(value, Halt) else _as_json(value)
+    return CallOutcome(
+        CallStatus.COMPLETED, shown_to_model(plain), result=_stored(plain), halts=halts or isinstance(value, Halt)
+    )
 
 
 def raised(error: BaseException) -> CallOutcome:

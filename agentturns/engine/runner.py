@@ -18,6 +18,7 @@ from agentturns.definitions.state import TurnState, current_tool_call, current_t
 from agentturns.engine import ledger, snapshot
 from agentturns.engine.backoff import after_fault
 from agentturns.engine.batch import Batch, new_calls
+from agentturns.engine.concurrency import allowed_width, run_concurrently
 from agentturns.engine.durable import durably, insist
 from agentturns.engine.keeper import LeaseKeeper
 from agentturns.engine.model_call import ModelCall
@@ -107,6 +108,7 @@ class _TurnRun:
         if agent is None:
             return Parked(ParkReason.AGENT_MISSING)
         self.agent: Agent = agent
+        self._allow_concurrency()
         try:
             if not snapshot.is_taken(self.turn):
                 self.unsaved = snapshot.take(agent, self.state)
@@ -119,6 +121,13 @@ class _TurnRun:
             return Finished(Status.FAILED, code="instructions", message=message)
         insist(self.claim, self._load_batch)
         return None
+
+    def _allow_concurrency(self) -> None:
+        self.state.requested_tool_concurrency = self.agent.tool_concurrency
+        # Inside a test's transaction no other connection sees the rows, so there is one thread.
+        alone = connections[conf.DATABASE].in_atomic_block
+        can_ask = any(tool.can_ask for tool in self.agent.tools)
+        self.state.tool_concurrency = None if alone else allowed_width(self.agent.tool_concurrency, can_ask=can_ask)
 
     def _load_batch(self, again: bool = False) -> None:
         """The last reply's step and its calls, as the rows have them."""
@@ -136,21 +145,37 @@ class _TurnRun:
 
     def _finish_batch(self) -> Exit | None:
         """Run what may run of the open calls; an exit when some must wait."""
-        if not any(call.status in CallStatus.open() for call in self.calls):
-            return None
         batch = Batch(self.claim, self.keeper, self.agent, self.state, self.calls)
-        batch.doubt_interrupted()
+        if not batch.halted():
+            if not batch.is_open():
+                return None
+            batch.doubt_interrupted()
+            if (left := self._run_batch(batch)) is not None:
+                return left
+        if (halted := batch.halted()) is not None:
+            return self._leave(Finished(Status.COMPLETED, answer=halted.output_text))
+        return self._leave_open_calls()
+
+    def _run_batch(self, batch: Batch) -> Exit | None:
+        """Take up what fits and run what needs no person; an exit when interrupted."""
         if self.turn.tool_calls_waiting:
             self._read_row()
             batch.take_up(self._budget())
-        under_way = False
-        while (call := batch.next_call()) is not None:
-            if under_way and (left := self._interrupted()) is not None:
+        width = self.state.tool_concurrency
+        if width is not None and len(batch.ready()) > 1:
+            run_concurrently(batch.ready(), width, batch.advance, lambda: not batch.halted() and self._may_go_on())
+            return self._interrupted() if batch.ready() and not batch.halted() else None
+        for number, call in enumerate(batch.ready()):
+            if number and (left := self._interrupted()) is not None:
                 return left
-            under_way = True
-            if (left := batch.advance(call)) is not None:
-                return left
-        return self._leave_open_calls()
+            batch.advance(call)
+            if batch.halted() is not None:
+                return None
+        return None
+
+    def _may_go_on(self) -> bool:
+        """Asked by each thread of a batch before it begins another call."""
+        return not self.keeper.stopping.is_set() and self.claim.held().filter(cancel_requested_at=None).exists()
 
     def _leave_open_calls(self) -> Exit | None:
         reason = _decision_reason(self.calls)

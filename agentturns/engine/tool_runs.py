@@ -29,7 +29,6 @@ from agentturns.engine.keeper import LeaseKeeper
 from agentturns.engine.results import CallOutcome, failed, raised, returned, timed_out
 from agentturns.exceptions import LeaseLost
 from agentturns.models.claims import Claim, renew
-from agentturns.models.exits import Exit
 from agentturns.models.lifecycle import locked
 from agentturns.models.states import CallStatus
 from agentturns.models.tool_call import ToolCall
@@ -70,18 +69,17 @@ class ToolRun:
             self._values[tool.state_parameter] = state
         self._seconds = float(tool.timeout if tool.timeout is not None else conf.TOOL_TIMEOUT)
 
-    def run(self) -> Exit | None:
-        """Run the call; an exit is returned when it ended the turn. Raises ``LeaseLost``."""
-        match self._call.effect:
-            case "transactional":
-                return self._transactional()
-            case "idempotent":
-                return self._settle(self._outcome(None))
-        ledger.start_call(self._claim, self._call)
-        return self._settle(self._outcome(None))
+    def run(self) -> None:
+        """Run the call and record its outcome. Raises ``LeaseLost``."""
+        if self._call.effect == "transactional":
+            self._transactional()
+            return
+        if self._call.effect == "at_most_once":
+            ledger.start_call(self._claim, self._call)
+        self._settle(self._outcome(None))
 
-    def _settle(self, outcome: CallOutcome) -> Exit | None:
-        return ledger.settle_call(self._claim, self._call, outcome)
+    def _settle(self, outcome: CallOutcome) -> None:
+        ledger.settle_call(self._claim, self._call, outcome)
 
     def _outcome(self, connection: Breakable | None) -> CallOutcome:
         """Call the tool's own code, in a context of its own, under the watch of its deadline."""
@@ -104,7 +102,7 @@ class ToolRun:
     def _is_lost(self, error: BaseException) -> bool:
         return is_lost(error, connections[conf.DATABASE])
 
-    def _transactional(self) -> Exit | None:
+    def _transactional(self) -> None:
         """Effect, outcome and fence in one transaction; a lock conflict or a lost connection runs all of it again."""
         for rerun in range(RERUNS + 1):
             self._claim.require()
@@ -116,8 +114,7 @@ class ToolRun:
             except (DatabaseError, InterfaceError) as error:
                 lost = self._is_lost(error)
                 if attempt.committing and lost and self._committed(attempt):
-                    ledger.note_progress(self._claim, self._call, attempt.columns)
-                    return None
+                    return ledger.note_progress(self._claim, self._call, attempt.columns)
                 if rerun == RERUNS or not (lost or is_contention(error)):
                     return self._settle(raised(error))
             connections[conf.DATABASE].close_if_unusable_or_obsolete()
@@ -146,7 +143,7 @@ class _Attempt:
         self.committing = False
         self.columns: dict[str, Any] = {}
 
-    def commit(self, run: Callable[[Breakable | None], CallOutcome]) -> Exit | None:
+    def commit(self, run: Callable[[Breakable | None], CallOutcome]) -> None:
         """Run the tool and record it, or raise ``_Undo`` with the outcome of a call whose work is undone."""
         connection = connections[conf.DATABASE]
         outermost = not connection.in_atomic_block
@@ -163,10 +160,9 @@ class _Attempt:
                 )
             if not in_transaction(connection) or connection.needs_rollback:
                 raise _Undo(failed(LOST_TRANSACTION))
-            left = self._close(connection, outcome, began)
+            self._close(connection, outcome, began)
             self.committing = True
         ledger.note_progress(self._claim, self._call, self.columns)
-        return left
 
     def _open(self, connection: Any, *, limit_idle: bool) -> None:
         """Write a fresh run token first: whoever completes the call must find it, so a lost transaction shows."""
@@ -182,7 +178,7 @@ class _Attempt:
         if not opened:
             raise LeaseLost(f"Call {self._call.pk} is no longer pending.")
 
-    def _close(self, connection: Any, outcome: CallOutcome, began: float) -> Exit | None:
+    def _close(self, connection: Any, outcome: CallOutcome, began: float) -> None:
         self.columns = ledger.outcome_columns(outcome)
         completed = ToolCall.objects.filter(pk=self._call.pk, status=CallStatus.PENDING, run_token=self.token).update(
             **self.columns
@@ -194,4 +190,4 @@ class _Attempt:
             since = time.monotonic()
             renew(self._claim.owner)
             transaction.on_commit(lambda: self._keeper.extend_all(since), using=conf.DATABASE)
-        return ledger.close_call(self._claim, outcome)
+        self._claim.fence(**ledger.PROGRESS)

@@ -41,7 +41,7 @@ class OpenAI(RemoteProvider):
         sent: dict[str, Any] = {
             name: self.options[name] for name in ("service_tier", "reasoning_effort", "extra") if self.options.get(name)
         }
-        # What only OpenAI itself is sure to understand is settled when the turn starts, so that its requests stay equal.
+        # What only OpenAI is sure to understand is settled when the turn starts, so that its requests stay equal.
         sent["prompt_cache_key"] = bool(self.options.get("prompt_cache_key", self.is_vendors_own))
         if not self.is_vendors_own:
             sent["max_tokens_field"] = "max_tokens"

@@ -15,8 +15,8 @@ from agentturns.providers.base import (
     UserMessage,
 )
 from agentturns.providers.faults import Endpoint, cut_off, error_inside, malformed
-from agentturns.providers.reading import arguments_text, count, load_reply, mapping, mappings, text
-from agentturns.providers.replay import NO_OUTPUT, fits, foreign_id, foreign_name, replayed_text, stored
+from agentturns.providers.reading import Said, arguments_text, count, load_reply, mapping, mappings, text
+from agentturns.providers.replay import NO_OUTPUT, fits, foreign_name, replayed_text, stored
 
 FLAVOUR: Final = "responses"
 # These know no reasoning, and refuse to be asked for its encrypted form.
@@ -97,14 +97,14 @@ def parse(wire: str, endpoint: Endpoint) -> ModelReply:
     if not isinstance(reply.get("output"), list):
         raise malformed(endpoint, "has no output")
     stop_reason = _stop_reason(reply, endpoint)
-    said = _said(mappings(reply["output"]))
-    refused = said.refusal and not said.text
+    said, refusal = _read(mappings(reply["output"]))
+    said.text = said.text or refusal
     return ModelReply(
         wire=wire,
-        text=said.text or said.refusal,
+        text=said.text,
         tool_calls=tuple(said.calls),
-        stop_reason="refusal" if refused else stop_reason,
-        complete=stop_reason == "completed" and not said.refusal,
+        stop_reason="refusal" if refusal and stop_reason == "completed" else stop_reason,
+        complete=stop_reason == "completed" and not refusal,
         usage=_usage(mapping(reply.get("usage"))),
         model=text(reply.get("model")),
         request_id=text(reply.get("id")),
@@ -126,42 +126,27 @@ def _stop_reason(reply: dict[str, Any], endpoint: Endpoint) -> str:
             raise error_inside(endpoint, {"message": f"the status is {status!r}", "code": "server_error"})
 
 
-class _said:
-    """What a reply's items say: text, reasoning and calls, the last two in their order."""
-
-    def __init__(self, items: list[dict[str, Any]]) -> None:
-        self.calls: list[ToolRequest] = []
-        self.reasoning: list[str] = []
-        self.refusal = ""
-        messages: list[tuple[str, str]] = []
-        for item in items:
-            match item.get("type"):
-                case "message":
-                    parts = mappings(item.get("content"))
-                    said = "".join(text(part.get("text")) for part in parts if part.get("type") == "output_text")
-                    self.refusal += "".join(text(part.get("refusal")) for part in parts)
-                    messages.append((text(item.get("phase")), said))
-                case "function_call":
-                    call_id, name = text(item.get("call_id")), text(item.get("name"))
-                    self.calls.append(ToolRequest(call_id, name, arguments_text(item.get("arguments"))))
-                case "reasoning":
-                    parts = mappings(item.get("summary")) or mappings(item.get("content"))
-                    self.reasoning += [said for part in parts if (said := text(part.get("text")))]
-        final = [said for phase, said in messages if phase == "final_answer" and said]
-        # What a model says on its way to an answer is no part of the answer.
-        self.text = "\n\n".join(final or [said for _, said in messages if said])
-
-    def blocks(self) -> tuple[dict[str, Any], ...]:
-        """The same for people."""
-        said = self.text or self.refusal
-        return (
-            *({"type": "reasoning", "text": thought} for thought in self.reasoning),
-            *([{"type": "text", "text": said}] if said else []),
-            *(
-                {"type": "tool_call", "id": call.call_id, "name": call.name, "arguments": call.arguments}
-                for call in self.calls
-            ),
-        )
+def _read(items: list[dict[str, Any]]) -> tuple[Said, str]:
+    """What the items say, and the text of a refusal."""
+    said, refusal = Said(), ""
+    messages: list[tuple[str, str]] = []
+    for item in items:
+        match item.get("type"):
+            case "message":
+                parts = mappings(item.get("content"))
+                spoken = "".join(text(part.get("text")) for part in parts if part.get("type") == "output_text")
+                refusal += "".join(text(part.get("refusal")) for part in parts)
+                messages.append((text(item.get("phase")), spoken))
+            case "function_call":
+                call_id, name = text(item.get("call_id")), text(item.get("name"))
+                said.calls.append(ToolRequest(call_id, name, arguments_text(item.get("arguments"))))
+            case "reasoning":
+                parts = mappings(item.get("summary")) or mappings(item.get("content"))
+                said.thoughts += [thought for part in parts if (thought := text(part.get("text")))]
+    # What a model says on its way to an answer is no part of the answer.
+    final = [spoken for phase, spoken in messages if phase == "final_answer" and spoken]
+    said.text = "\n\n".join(final or [spoken for _, spoken in messages if spoken])
+    return said, refusal
 
 
 def _usage(usage: dict[str, Any]) -> Usage:

@@ -3,9 +3,31 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from typing import Any
 
+from agentturns.providers.base import ToolRequest
 from agentturns.providers.faults import Endpoint, error_inside, malformed, unreadable
+
+
+@dataclass(slots=True)
+class Said:
+    """What a reply says: its text, the model's thoughts as far as they are shown, and its calls."""
+
+    text: str = ""
+    thoughts: list[str] = field(default_factory=list)
+    calls: list[ToolRequest] = field(default_factory=list)
+
+    def blocks(self) -> tuple[dict[str, Any], ...]:
+        """The same as JSON for people."""
+        return (
+            *({"type": "reasoning", "text": thought} for thought in self.thoughts),
+            *([{"type": "text", "text": self.text}] if self.text else []),
+            *(
+                {"type": "tool_call", "id": call.call_id, "name": call.name, "arguments": call.arguments}
+                for call in self.calls
+            ),
+        )
 
 
 def load_reply(endpoint: Endpoint, wire: str) -> dict[str, Any]:

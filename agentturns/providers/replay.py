@@ -50,8 +50,8 @@ def foreign_name(name: str) -> str:
     return _UNFIT.sub("_", name)[:_LONGEST] or "unnamed"
 
 
-def foreign_id(call_id: str) -> str:
-    """A call's id as every vendor accepts it: itself where it fits, else one made from it, the same every time."""
+def fit_id(call_id: str) -> str:
+    """A call's id as the strictest vendor accepts it: itself where it fits, else one made from it, always the same."""
     if call_id and len(call_id) <= _LONGEST and not _UNFIT.search(call_id):
         return call_id
     return f"call_{hashlib.sha256(call_id.encode(errors='replace')).hexdigest()[:24]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from django.db import OperationalError, connection, connections, transaction
 from agentturns import Agent, Halt, Tool, ToolCall, Turn, TurnState, tool
 from agentturns.engine.runner import run_turn
 from agentturns.models.claims import claim
+from agentturns.models.clock import database_now
 from agentturns.providers.scripted import ScriptedModel, reply
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -299,6 +301,104 @@ def test_a_halting_tool_ends_the_turn_and_the_rest_of_its_batch_is_not_run() -> 
     turn = run_turn(agent.start("go").pk)
     assert (turn.status, turn.answer, ran) == ("completed", "A person will call you.", [])
     assert [call.status for call in turn.tool_calls.order_by("position")] == ["completed", "refused"]
+
+
+def test_a_turn_halted_by_a_call_ends_even_if_its_worker_died_right_after_the_call() -> None:
+    @tool(halts=True)
+    def finish() -> str:
+        """Finish."""
+        return "All done."
+
+    model = ScriptedModel([reply(tool_calls=[("finish", {})])])
+    agent = Agent(name="tester", model=model, instructions="…", tools=[finish])
+    turn = run_turn(agent.start("go").pk)
+    assert (turn.status, turn.answer) == ("completed", "All done.")
+    # The rows as a worker leaves them that dies between the call's transaction and the end of the turn.
+    Turn.objects.filter(pk=turn.pk).update(
+        status="running", answer="", finished_at=None, lease_expires_at=database_now() - timedelta(seconds=1)
+    )
+    turn.session.active_turn = turn
+    turn.session.save(update_fields=["active_turn"])
+    turn = run_turn(turn.pk)
+    assert (turn.status, turn.answer, turn.step_count) == ("completed", "All done.", 1)
+
+
+def test_a_halting_tool_that_fails_does_not_end_the_turn() -> None:
+    @tool(halts=True)
+    def finish() -> str:
+        """Finish."""
+        raise ValueError("not yet")
+
+    turn, call = run_one(finish)
+    assert (turn.answer, call.status) == ("done", "failed")
+
+
+def test_calls_of_a_batch_run_together_up_to_the_width_and_answer_in_their_order() -> None:
+    lock = threading.Lock()
+    at_once: list[int] = [0]
+    most: list[int] = [0]
+    seen: list[tuple[int, int]] = []
+
+    @tool(effect="idempotent")
+    def slow(number: int, state: TurnState) -> str:
+        """Slow."""
+        with lock:
+            at_once[0] += 1
+            most[0] = max(most[0], at_once[0])
+        time.sleep(0.1)
+        with lock:
+            at_once[0] -= 1
+            seen.append((state.current_tool_call.position, number))
+        return str(number)
+
+    model = ScriptedModel([reply(tool_calls=[("slow", {"number": number}) for number in range(12)]), reply("done")])
+    agent = Agent(name="tester", model=model, instructions="…", tools=[slow], tool_concurrency=4)
+    turn = run_turn(agent.start("go").pk)
+    assert (turn.status, most[0]) == ("completed", 4)
+    assert sorted(seen) == [(number, number) for number in range(12)]
+    results = [message["content"] for message in model.requests[1].messages if message["role"] == "tool"]
+    assert results == [str(number) for number in range(12)]
+
+
+def test_a_turn_with_a_tool_that_can_ask_runs_its_calls_one_by_one() -> None:
+    widths: list[int | None] = []
+
+    @tool(effect="idempotent")
+    def look(state: TurnState) -> str:
+        """Look."""
+        widths.append(state.tool_concurrency)
+        return ""
+
+    @tool(approval="always")
+    def pay() -> str:
+        """Pay."""
+        return ""
+
+    model = ScriptedModel([reply(tool_calls=[("look", {}), ("look", {})]), reply("done")])
+    agent = Agent(name="tester", model=model, instructions="…", tools=[look, pay], tool_concurrency=4)
+    run_turn(agent.start("go").pk)
+    assert widths == [None, None]
+
+
+def test_transactional_calls_of_a_concurrent_batch_run_one_at_a_time() -> None:
+    overlaps: list[int] = [0]
+    busy = threading.Lock()
+
+    @transactional
+    def add(name: str) -> str:
+        """Add."""
+        if not busy.acquire(blocking=False):
+            overlaps[0] += 1
+            return "overlap"
+        Group.objects.create(name=name)
+        time.sleep(0.02)
+        busy.release()
+        return name
+
+    model = ScriptedModel([reply(tool_calls=[("add", {"name": name}) for name in "abcdef"]), reply("done")])
+    agent = Agent(name="tester", model=model, instructions="…", tools=[add], tool_concurrency=4)
+    turn = run_turn(agent.start("go").pk)
+    assert (turn.status, overlaps[0], group_names()) == ("completed", 0, list("abcdef"))
 
 
 def test_a_transactional_tool_that_ends_late_is_rolled_back_and_told_as_timed_out() -> None:
