@@ -53,8 +53,7 @@ class CapField(forms.CharField):
     def __init__(self, cap: Cap, **options: Any) -> None:
         self.cap = cap
         widget = forms.TextInput(attrs={"inputmode": "decimal", "autocomplete": "off", "size": 14})
-        label = f"{CAP_WORDS[cap.name]} ({cap.unit})"
-        super().__init__(required=False, max_length=40, label=label, widget=widget, **options)
+        super().__init__(required=False, max_length=40, label=cap_label(cap), widget=widget, **options)
 
     def clean(self, value: Any) -> Any:
         text = super().clean(value)
@@ -76,6 +75,11 @@ class CapField(forms.CharField):
         )
 
 
+def cap_label(cap: Cap) -> str:
+    """The cap in words, with its unit where the words do not say it."""
+    return f"{CAP_WORDS[cap.name]} ({cap.unit})" if cap.unit in ("USD", "seconds") else str(CAP_WORDS[cap.name])
+
+
 class BudgetForm(forms.Form):
     """New absolute values for some of ``caps``; a field left empty leaves its cap as it is. The reason is required."""
 
@@ -95,6 +99,7 @@ class BudgetForm(forms.Form):
             label=gettext_lazy("Reason"),
             max_length=REASON_LENGTH,
             widget=forms.Textarea(attrs={"rows": 2, "cols": 60}),
+            error_messages={"required": gettext_lazy("Write a reason; it is kept with the change.")},
             help_text=gettext_lazy("Kept with the change, for whoever reads this turn later."),
         )
 

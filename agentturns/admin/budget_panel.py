@@ -76,7 +76,7 @@ def cap_figures(turn: Turn, cap: str, changes: Iterable[BudgetChange] = ()) -> C
         shown_spent=_shown_spent(turn, cap, spent, limit),
         shown_limit=_("no limit") if limit is None else CAPS[cap].show(limit),
         source=_source(turn, cap, now.source, changes),
-        stops=cap in (turn.park_reason, failing_cap(turn)),
+        stops=cap in _stopping(turn),
         fails=limit is not None and policy_for(turn, cap) == "fail",
         unpriced=cap == "max_cost" and turn.unpriced_steps > 0 and not spent,
     )
@@ -121,6 +121,12 @@ def _shown_spent(turn: Turn, cap: str, spent: CapValue, limit: CapValue | None) 
     return CAPS[cap].show(spent) if limit is None else CAPS[cap].show(spent).rsplit(" ", 1)[0]
 
 
+def _stopping(turn: Turn) -> set[str]:
+    """The caps that hold this turn up now; a step without a price does so by way of ``max_cost``."""
+    held_by = {turn.park_reason, failing_cap(turn)}
+    return held_by | {"max_cost"} if UNPRICED in held_by else held_by
+
+
 def _source(turn: Turn, cap: str, source: str, changes: Iterable[BudgetChange]) -> str:
     match source:
         case "override":
@@ -145,4 +151,6 @@ def reason_words(turn: Turn) -> str:
     if turn.park_reason:
         return str(dict(ParkReason.choices).get(turn.park_reason, turn.park_reason))
     cap = failing_cap(turn)
-    return str(dict(ParkReason.choices).get(cap, cap)) if cap else turn.error_code
+    if cap:
+        return str(dict(ParkReason.choices).get(cap, cap))
+    return turn.error_code if turn.status == Turn.Status.FAILED else ""

@@ -74,6 +74,10 @@ class RaisesBudgets(ReadOnlyAdmin):
         # What was on offer when the page was shown stays in the form, so that a lost race is told as one.
         offer_unpriced = unpriced_stops(turn) or UNPRICED in request.POST
         form = BudgetForm(request.POST or None, caps=[row.cap for row in figures], offer_unpriced=offer_unpriced)
+        for row in figures:
+            least = CAPS[row.cap].show(max(row.spent, row.limit))  # type: ignore[type-var]  # both of the cap's type
+            form.fields[row.cap].widget.attrs |= {"placeholder": _("above %(least)s") % {"least": least}}
+            form.fields[row.cap].widget.attrs |= {"autofocus": True} if row.stops else {}
         if request.method == "POST" and form.is_valid() and self._raise_one(request, turn, form):
             return self._back_to(turn)
         context = {"title": _("Raise the budget of turn %(id)s and resume it") % {"id": turn.pk}}
@@ -122,7 +126,7 @@ class RaisesBudgets(ReadOnlyAdmin):
         try:
             sentence = _raised(turn, form, request.user)
         except InvalidBudget as refusal:
-            form.show_refusal(refusal.cap, str(refusal))
+            form.show_refusal(refusal.cap, _why(refusal, turn))
             return False
         except Conflict as conflict:
             self.message_user(request, str(conflict), messages.ERROR)
@@ -150,7 +154,7 @@ class RaisesBudgets(ReadOnlyAdmin):
             try:
                 sentence = _raised(turn, form, request.user)
             except (InvalidBudget, Conflict) as refusal:
-                refused = _("Turn %(id)s is not raised. %(why)s") % {"id": turn.pk, "why": refusal}
+                refused = _("Turn %(id)s is not raised. %(why)s") % {"id": turn.pk, "why": _why(refusal, turn)}
                 self.message_user(request, refused, messages.ERROR)
             else:
                 raised.append(sentence)
@@ -252,6 +256,19 @@ def _raised(turn: Turn, form: BudgetForm, by: Any) -> str:
     changes = form.changes()
     turn.raise_budget(by=by, reason=form.cleaned_data["reason"], **changes)
     return _("Turn %(id)s is raised and resumed: %(caps)s.") % {"id": turn.pk, "caps": _shown(changes)}
+
+
+def _why(refusal: Exception, turn: Turn) -> str:
+    """The refusal as a sentence that speaks of this form, where the verb's own speaks of code."""
+    if isinstance(refusal, InvalidBudget) and refusal.cap == UNPRICED:
+        return ngettext(
+            "%(count)d step has no known price, so its cost limit cannot be kept; tick “Allow steps without a known "
+            "price” to let the turn go on without it.",
+            "%(count)d steps have no known price, so its cost limit cannot be kept; tick “Allow steps without a known "
+            "price” to let the turn go on without it.",
+            turn.unpriced_steps,
+        ) % {"count": turn.unpriced_steps}
+    return str(refusal)
 
 
 def _shown(changes: dict[str, Any]) -> str:

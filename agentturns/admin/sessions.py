@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 
 from agentturns.admin.budget_panel import budget_cell, reason_words
 from agentturns.admin.filters import AgentFilter, TenantFilter
-from agentturns.admin.formatting import NOTHING, age, badge, excerpt, json_excerpt, moment
+from agentturns.admin.formatting import age, badge, excerpt, json_excerpt, moment
 from agentturns.admin.links import page_of
 from agentturns.admin.read_only import ReadOnlyAdmin
 from agentturns.models import Session, Turn
@@ -56,7 +56,7 @@ class SessionAdmin(ReadOnlyAdmin):
             "turn": turn,
             "url": page_of(request, self.admin_site, Turn, turn.pk),
             "state": badge(turn.status, turn.get_status_display()),
-            "reason": reason_words(turn) or NOTHING,
+            "reason": reason_words(turn),
             "input": excerpt(turn.input_start),
             "answer": excerpt(turn.answer_start),
             "budget": budget_cell(turn),

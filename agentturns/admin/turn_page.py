@@ -60,6 +60,7 @@ class StepCard:
     url: str
     state: SafeString
     cost: str
+    used: str
     took: str
     text: Excerpt
     other_output: Excerpt | None
@@ -96,11 +97,19 @@ def step_card(step: Step, url: str, *, limit: int | None, **parts: Any) -> StepC
         url=url,
         state=badge(step.status, step.get_status_display()),
         cost=step_cost(step.cost, step.presumed_cost, step.priced, step.status == Step.Status.COMPLETED),
+        used=_used(step),
         took=duration(step.started_at, step.completed_at),
         text=excerpt(text, limit),
         other_output=json_excerpt(others, limit) if others else None,
         **parts,
     )
+
+
+def _used(step: Step) -> str:
+    if step.input_tokens is None and step.output_tokens is None:
+        return ""
+    figures = {"input": tokens(step.input_tokens), "output": tokens(step.output_tokens)}
+    return _("%(input)s tokens in, %(output)s out") % figures
 
 
 def _output(output: Any) -> tuple[str, list[Any]]:

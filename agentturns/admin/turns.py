@@ -58,7 +58,7 @@ class TurnAdmin(RaisesBudgets, EndsAndRetries):
     """Turns to look at and to move on. May be subclassed and registered on a site of your own."""
 
     actions = ("raise_budget",)
-    list_display = ("number", "state", "who", "budget", "used", "age")
+    list_display = ("number", "state", "budget", "who", "age")
     list_display_links = ("number",)
     list_filter = ("status", "park_reason", AgentFilter, TenantFilter, ModelFilter)
     search_fields = ("input",)
@@ -87,7 +87,9 @@ class TurnAdmin(RaisesBudgets, EndsAndRetries):
         return super().changelist_view(request, extra_context)
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
-        return [*super().get_list_display(request), _next_step(self.admin_site, request)]
+        columns = list(super().get_list_display(request))
+        columns.insert(columns.index("state") + 1 if "state" in columns else 0, _to_do(self.admin_site, request))
+        return columns
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet, search_term: str) -> tuple[QuerySet, bool]:
         term = search_term.strip()
@@ -99,7 +101,7 @@ class TurnAdmin(RaisesBudgets, EndsAndRetries):
     @admin.display(description=gettext_lazy("turn"))
     def number(self, turn: Turn) -> SafeString:
         start = one_line(turn.input_start, _SHOWN_INPUT)  # type: ignore[attr-defined]  # annotated by TurnList
-        return format_html('#{} <bdi class="agentturns-input">{}</bdi>', turn.pk, start)
+        return format_html('#{} <bdi class="agentturns-input" dir="auto">{}</bdi>', turn.pk, start)
 
     @admin.display(description=gettext_lazy("status"))
     def state(self, turn: Turn) -> SafeString:
@@ -116,20 +118,15 @@ class TurnAdmin(RaisesBudgets, EndsAndRetries):
             return format_html("<bdi>{}</bdi>", turn.agent)
         url = url_of(self.admin_site, "agentturns_turn_changelist", tenant=turn.tenant)
         return format_html(
-            '<bdi>{}</bdi> <a class="agentturns-tenant" href="{}"><bdi>{}</bdi></a>', turn.agent, url, turn.tenant
+            '<bdi>{}</bdi> <a class="agentturns-tenant" href="{}"><bdi>{}</bdi></a>',
+            turn.agent,
+            url,
+            one_line(turn.tenant, 40),
         )
 
     @admin.display(description=gettext_lazy("spent of limit"))
     def budget(self, turn: Turn) -> SafeString:
-        return budget_cell(turn)
-
-    @admin.display(description=gettext_lazy("steps, tokens"))
-    def used(self, turn: Turn) -> SafeString:
-        steps = ngettext("%(count)d step", "%(count)d steps", turn.step_count) % {"count": turn.step_count}
-        count = f"{turn.input_tokens + turn.output_tokens:,}"
-        return format_html(
-            '{} <span class="agentturns-tokens">{}</span>', steps, _("%(count)s tokens") % {"count": count}
-        )
+        return format_html('{}<span class="agentturns-used">{}</span>', budget_cell(turn), _used(turn))
 
     @admin.display(description=gettext_lazy("age"))
     def age(self, turn: Turn) -> SafeString:
@@ -151,7 +148,7 @@ class TurnAdmin(RaisesBudgets, EndsAndRetries):
             "may_decide": ways.decide,
             "caps": all_cap_figures(row, changes),
             "unpriced_stops": unpriced_stops(row),
-            "used": self.used(row),
+            "used": _used(row),
             "active": seconds(row.active_seconds),
             "input": excerpt(row.input, 20_000),
             "answer": excerpt(row.answer, 20_000),
@@ -169,7 +166,7 @@ class TurnAdmin(RaisesBudgets, EndsAndRetries):
         }
 
 
-def _next_step(site: admin.AdminSite, request: HttpRequest) -> Callable[[Turn], SafeString]:
+def _to_do(site: admin.AdminSite, request: HttpRequest) -> Callable[[Turn], SafeString]:
     """The column that leads to what this user can do about each turn."""
 
     @admin.display(description=gettext_lazy("to do"))
@@ -190,6 +187,12 @@ def _main_way(ways: WaysOn) -> tuple[str, str]:
     if ways.retry:
         return "agentturns_turn_change", _("Retry")
     return "", ""
+
+
+def _used(turn: Turn) -> str:
+    steps = ngettext("%(count)d step", "%(count)d steps", turn.step_count) % {"count": turn.step_count}
+    tokens = _("%(count)s tokens") % {"count": f"{turn.input_tokens + turn.output_tokens:,}"}
+    return f"{steps} · {tokens}"
 
 
 def _stands(turn: Turn) -> str:

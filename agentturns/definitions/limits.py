@@ -93,6 +93,9 @@ class _Absent:
     def __repr__(self) -> str:
         return "inherit"
 
+    def __reduce__(self) -> str:
+        return "INHERIT"  # copies and pickles are this very object, which is compared by identity
+
 
 INHERIT: Any = _Absent()
 
@@ -129,6 +132,10 @@ class Limits:
                     object.__setattr__(self, name, cap.parse(value))
                 except ValueError as error:
                     raise ConfigurationError(f"Limits: {error}") from None
+        if not isinstance(self.on_breach, Mapping):
+            raise ConfigurationError(
+                f"Limits: on_breach is {self.on_breach!r}; pass a dict such as {{'max_steps': 'park'}}."
+            )
         for name, what in self.on_breach.items():
             if name not in CAPS:
                 raise ConfigurationError(f"Limits: on_breach names {name!r}, but the caps are {', '.join(CAPS)}.")

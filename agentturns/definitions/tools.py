@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,6 +66,8 @@ class Tool:
         halts: bool = False,
         name: str | None = None,
     ) -> None:
+        if not inspect.isroutine(function):
+            raise ConfigurationError(f"{function!r} is not a function; put @tool above a def.")
         self.function = function
         self.name = name or function.__name__
         self.effect = effect
@@ -74,10 +77,10 @@ class Tool:
         self.description = inspect.cleandoc(function.__doc__ or "").strip()
         self.is_async = inspect.iscoroutinefunction(function)
         self._check_declaration()
-        self.state_parameter, self._arguments = _arguments_model(function, self.name)
+        self.state_parameter, self._parameter_of, self._arguments = _arguments_model(function, self.name)
         self.parameters: dict[str, Any] = _schema(self._arguments)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -104,12 +107,15 @@ class Tool:
         except pydantic.ValidationError as error:
             problems = (f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in error.errors())
             raise InvalidArguments("; ".join(problems) + ".") from None
-        values = {name: getattr(fitted, name) for name in type(fitted).model_fields}
-        return values, fitted.model_dump(mode="json")
+        except Exception as error:
+            # A validator that the tool's author wrote into an annotation may raise anything.
+            raise InvalidArguments(f"their validation failed ({type(error).__name__}: {error}).") from error
+        values = {name: getattr(fitted, field) for field, name in self._parameter_of.items()}
+        return values, fitted.model_dump(mode="json", by_alias=True)
 
     def _check_declaration(self) -> None:
         where = f"Tool {self.name!r}"
-        if not _NAME.match(self.name):
+        if not isinstance(self.name, str) or not _NAME.match(self.name):
             raise ConfigurationError(f"{where}: a name is 1 to 64 letters, digits, '_' or '-'; pass name='…'.")
         if self.effect not in EFFECTS:
             raise ConfigurationError(f"{where}: effect is {self.effect!r}; it is one of {', '.join(EFFECTS)}.")
@@ -127,17 +133,14 @@ class Tool:
             )
 
 
-def _arguments_model(function: Callable[..., Any], name: str) -> tuple[str | None, type[pydantic.BaseModel]]:
-    """The name of the parameter that takes the TurnState, if any, and a model of all the others."""
-    try:
-        hints = typing.get_type_hints(function, include_extras=True)
-    except NameError as error:
-        raise ConfigurationError(
-            f"Tool {name!r}: its annotations name something that cannot be found ({error}); import it at the top of "
-            "the module, not under TYPE_CHECKING."
-        ) from None
+def _arguments_model(
+    function: Callable[..., Any], name: str
+) -> tuple[str | None, dict[str, str], type[pydantic.BaseModel]]:
+    """The parameter that takes the TurnState, if any; the others by the field that holds each; a model of these."""
     state_parameter: str | None = None
     fields: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    hints = _hints(function, name)
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise ConfigurationError(
@@ -145,17 +148,41 @@ def _arguments_model(function: Callable[..., Any], name: str) -> tuple[str | Non
             )
         if parameter.name not in hints:
             raise ConfigurationError(f"Tool {name!r}: parameter {parameter.name!r} has no type; annotate it.")
-        if hints[parameter.name] is TurnState:
+        if _takes_state(hints[parameter.name]):
+            if state_parameter is not None:
+                raise ConfigurationError(f"Tool {name!r} takes the TurnState twice; one parameter is enough.")
             state_parameter = parameter.name
             continue
         default = ... if parameter.default is parameter.empty else parameter.default
-        fields[parameter.name] = (hints[parameter.name], default)
+        # Fields of our own naming: a parameter may be called what pydantic reserves, such as "schema" or "_id".
+        field = f"argument_{len(names)}"
+        names[field] = parameter.name
+        fields[field] = (hints[parameter.name], default)
+    config = pydantic.ConfigDict(extra="forbid", allow_inf_nan=False, alias_generator=names.__getitem__)
     try:
-        model = pydantic.create_model(f"{name}_arguments", __config__=pydantic.ConfigDict(extra="forbid"), **fields)
+        model = pydantic.create_model(f"{name}_arguments", __config__=config, **fields)
+        model.model_json_schema()
     except (pydantic.errors.PydanticUserError, NameError, TypeError) as error:
         first = str(error).splitlines()[0]
         raise ConfigurationError(f"Tool {name!r}: its parameters have no JSON schema ({first}).") from None
-    return state_parameter, model
+    return state_parameter, names, model
+
+
+def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise ConfigurationError(
+            f"Tool {name!r}: its annotations name something that cannot be found ({error}); import it at the top of "
+            "the module, not under TYPE_CHECKING."
+        ) from None
+
+
+def _takes_state(hint: Any) -> bool:
+    """Whether the annotation names the TurnState, alone or in a union: a model must never fill it in."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType, typing.Annotated):
+        return any(_takes_state(part) for part in typing.get_args(hint))
+    return hint is TurnState
 
 
 def _schema(model: type[pydantic.BaseModel]) -> dict[str, Any]:

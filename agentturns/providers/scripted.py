@@ -158,7 +158,8 @@ class ScriptedModel:
             return position, _spoken(self._script(request), self.model_id)
         if position >= len(self._script):
             raise ProviderError(
-                f"{self.model_id} has only {len(self._script)} replies and was asked for number {position + 1}.",
+                f"{self.model_id} was asked for reply number {position + 1}, but its script ends after "
+                f"{len(self._script)}.",
                 fault=Fault.PERMANENT,
                 code="script_exhausted",
             )
