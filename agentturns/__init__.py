@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from agentturns.definitions.agent import Agent, get_agent
     from agentturns.definitions.limits import Limits
     from agentturns.definitions.state import TurnState
-    from agentturns.definitions.tools import ApprovalRequest, Denied, Halt, Tool, tool
+    from agentturns.definitions.tools import ApprovalRequest, Denied, Halt, Tool, ask_person, tool
     from agentturns.exceptions import (
         AgentTurnsError,
         ConfigurationError,
@@ -43,6 +43,7 @@ __all__ = [
     "ToolLimitExceeded",
     "Turn",
     "TurnState",
+    "ask_person",
     "get_agent",
     "tool",
 ]
@@ -51,7 +52,7 @@ _HOMES = {
     "agentturns.definitions.agent": ("Agent", "get_agent"),
     "agentturns.definitions.limits": ("Limits",),
     "agentturns.definitions.state": ("TurnState",),
-    "agentturns.definitions.tools": ("ApprovalRequest", "Denied", "Halt", "Tool", "tool"),
+    "agentturns.definitions.tools": ("ApprovalRequest", "Denied", "Halt", "Tool", "ask_person", "tool"),
     "agentturns.exceptions": (
         "AgentTurnsError",
         "ConfigurationError",

@@ -117,6 +117,14 @@ class Settings:
         return self._get("CRASH_LIMIT", 3)
 
     @property
+    def MAY_DECIDE(self) -> str:
+        """Dotted path of ``(user, tool_call) -> bool | str``, asked before a user decides a call; text says why not.
+
+        For rules beyond permissions, such as four eyes or a ceiling per group.
+        """
+        return self._get("MAY_DECIDE", "")
+
+    @property
     def APPROVAL_SECONDS(self) -> float:
         """How long a call waits for a person before it counts as declined, in seconds (7 days)."""
         return self._get("APPROVAL_SECONDS", 7 * 24 * 3600)

@@ -6,8 +6,9 @@ A message that is lost costs time until the next sweep, one that comes twice cos
 from __future__ import annotations
 
 import logging
+import os
 from functools import cache, partial
-from typing import Final
+from typing import Any, Final
 
 from django.apps import apps
 from django.conf import settings
@@ -18,6 +19,8 @@ from agentturns.conf import conf
 logger = logging.getLogger("agentturns")
 
 TASK: Final = "agentturns.worker.tasks.run_turns"
+# django-q2's own time-out kills the process in the middle of other turns' calls; every call has its own deadline.
+NO_TIMEOUT: Final = -1
 
 
 def ring(turn_id: int) -> None:
@@ -33,8 +36,8 @@ def ring(turn_id: int) -> None:
 
     if Conf.SYNC:
         return
-    if _inside_transaction(Conf):
-        _send(turn_id)
+    if Conf.ORM == conf.DATABASE and not _outranks_orm(Conf):
+        _send(turn_id, raises=DatabaseError)
     else:
         transaction.on_commit(partial(_send, turn_id), using=conf.DATABASE, robust=True)
 
@@ -51,17 +54,37 @@ def _has_queue() -> bool:
 
 @cache
 def _say_once(why: str) -> None:
-    logger.warning("doorbell silent: %s, so no worker is told of runnable turns", why)
+    logger.warning("doorbell is silent, so no worker hears of runnable turns: %s", why)
 
 
-def _inside_transaction(conf_q: type) -> bool:
-    """Whether the broker's messages can be part of a transaction on our database."""
-    from django_q.brokers.orm import ORM
-
-    return conf_q.ORM == conf.DATABASE and type(_broker()) is ORM  # type: ignore[attr-defined]
+def _outranks_orm(conf_q: Any) -> bool:
+    """Whether ``Q_CLUSTER`` names a broker that django-q2 prefers to the ORM's."""
+    return bool(conf_q.BROKER_CLASS or conf_q.IRON_MQ or isinstance(conf_q.SQS, dict))
 
 
-def _broker():
+def _send(turn_id: int, raises: type[Exception] | tuple[()] = ()) -> None:
+    from django_q.tasks import async_task
+
+    try:
+        async_task(TASK, turn_id, q_options={"broker": _broker(conf.QUEUE), "timeout": NO_TIMEOUT})
+    except raises:
+        raise
+    except Exception as error:
+        logger.warning("turn=%s doorbell not rung error=%s", turn_id, type(error).__name__)
+
+
+def _broker(queue: str) -> Any:
+    """The queue's broker; one on Redis is kept, since making it opens a connection."""
+    from django_q.brokers import get_broker
+    from django_q.conf import Conf
+
+    if Conf.ORM or Conf.MONGO or _outranks_orm(Conf):
+        return get_broker(queue)
+    return _redis_broker(queue, os.getpid())
+
+
+@cache
+def _redis_broker(queue: str, process: int) -> Any:
     from django_q.brokers import get_broker
 
-    return get_broker(conf.QUEUE)
+    return get_broker(queue)

@@ -99,6 +99,17 @@ class _Absent:
 
 INHERIT: Any = _Absent()
 
+# What limits hold beside caps and ``on_breach``.
+OPTIONS: Final = ("unpriced", "reserve", "max_tool_repeat", "warn_at")
+
+
+def _shares(given: object) -> tuple[float, ...]:
+    if not isinstance(given, tuple | list) or not all(
+        isinstance(share, float | int) and not isinstance(share, bool) and 0 < share < 1 for share in given
+    ):
+        raise ConfigurationError(f"Limits: warn_at is {given!r}; it is shares between 0 and 1, such as (0.8, 0.95).")
+    return tuple(sorted(float(share) for share in given))
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -109,6 +120,10 @@ class Limits:
     whether a breach parks or fails the turn (by default only ``max_steps`` fails). ``unpriced="allow"`` lets a turn
     under ``max_cost`` go on after a step whose price is unknown. ``reserve="worst_case"`` parks before a call that
     could pass ``max_cost``.
+
+    ``max_tool_repeat``: a tool asked that often in a row with identical arguments earns the model a notice, and once
+    more parks the turn as ``tool_loop`` before the call runs. ``warn_at``, such as ``(0.8, 0.95)``: the shares of
+    input tokens, cost, time and steps at which the model is told, once each.
 
     Raises ``ConfigurationError`` for a value that is negative, not finite or of a wrong type.
     """
@@ -123,6 +138,8 @@ class Limits:
     on_breach: Mapping[str, str] = field(default_factory=dict)
     unpriced: str = INHERIT
     reserve: str | None = INHERIT
+    max_tool_repeat: int | None = INHERIT
+    warn_at: tuple[float, ...] | None = INHERIT
 
     def __post_init__(self) -> None:
         for name, cap in CAPS.items():
@@ -141,15 +158,23 @@ class Limits:
                 raise ConfigurationError(f"Limits: on_breach names {name!r}, but the caps are {', '.join(CAPS)}.")
             if what not in ("park", "fail"):
                 raise ConfigurationError(f"Limits: on_breach[{name!r}] is {what!r}; it is 'park' or 'fail'.")
+        self._check_options()
+
+    def _check_options(self) -> None:
         if self.unpriced is not INHERIT and self.unpriced not in ("park", "allow"):
             raise ConfigurationError(f"Limits: unpriced is {self.unpriced!r}; it is 'park' or 'allow'.")
         if self.reserve is not INHERIT and self.reserve not in (None, "worst_case"):
             raise ConfigurationError(f"Limits: reserve is {self.reserve!r}; it is None or 'worst_case'.")
+        repeat = self.max_tool_repeat
+        if repeat is not INHERIT and repeat is not None and (type(repeat) is not int or repeat < 1):
+            raise ConfigurationError(f"Limits: max_tool_repeat is {repeat!r}; it is a whole number above 0, or None.")
+        if self.warn_at is not INHERIT and self.warn_at is not None:
+            object.__setattr__(self, "warn_at", _shares(self.warn_at))
 
     def to_json(self) -> dict[str, Any]:
         """Only what was given, as JSON: money as text, so that it stays exact."""
         given: dict[str, Any] = {}
-        for name in (*CAPS, "unpriced", "reserve"):
+        for name in (*CAPS, *OPTIONS):
             value = getattr(self, name)
             if value is not INHERIT:
                 given[name] = str(value) if isinstance(value, Decimal) else value
@@ -166,7 +191,7 @@ class Limits:
             return source
         if not isinstance(source, Mapping):
             raise ConfigurationError(f"limits is {source!r}; pass Limits(…) or a mapping of its arguments.")
-        known = {*CAPS, "on_breach", "unpriced", "reserve"}
+        known = {*CAPS, *OPTIONS, "on_breach"}
         for name in source:
             if name not in known:
                 raise ConfigurationError(f"Limits: unknown cap {name!r}; the caps are {', '.join(CAPS)}.")

@@ -87,6 +87,11 @@ class Tool:
         return f"<Tool {self.name} effect={self.effect}>"
 
     @property
+    def is_question(self) -> bool:
+        """Whether a person answers a call of this tool instead of its being run."""
+        return self is ask_person
+
+    @property
     def can_ask(self) -> bool:
         """Whether a call of this tool may wait for a person."""
         return self.approval != "never"
@@ -219,3 +224,9 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     if function is not None:
         return Tool(function)
     return lambda declared: Tool(declared, **options)
+
+
+@tool(effect="idempotent", approval="always")
+def ask_person(question: str) -> str:
+    """Ask a person and wait for the answer. Use it when only a person can know or decide something you need."""
+    raise NotImplementedError("A person answers this call; it is never run.")

@@ -89,6 +89,7 @@ def _new_call(
     read = read_request(agent, call.name, call.raw_arguments)
     if isinstance(read, Ready):
         call.effect = read.tool.effect
+        call.is_question = read.tool.is_question
         call.arguments = read.arguments
         call.arguments_hash = hash_json(read.arguments)
     elif taken_up:

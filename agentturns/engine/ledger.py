@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from agentturns.cleaning import clean_json, clean_text
 from agentturns.engine.durable import durably
+from agentturns.engine.notices import Saying
 from agentturns.engine.results import CallOutcome, timed_out
-from agentturns.engine.tool_budget import BudgetWarning
 from agentturns.exceptions import LeaseLost
 from agentturns.models.claims import Claim
 from agentturns.models.exits import Exit, Finished, Yielded, leave
@@ -185,20 +185,16 @@ def take_up(claim: Claim, calls: Sequence[ToolCall], waiting: int) -> None:
         setattr(claim.turn, name, value)
 
 
-def tell(claim: Claim, step: Step, warning: BudgetWarning, maximum: int) -> None:
-    """Store a tool-budget notice: said once for this threshold and cap, whatever crashes."""
-    key = {
-        "turn_id": claim.turn.pk,
-        "kind": "tool_budget",
-        "cap": "max_tool_calls",
-        "limit_value": str(maximum),
-        "threshold": str(warning.threshold),
-    }
+def tell(claim: Claim, step: Step, saying: Saying) -> None:
+    """Store a notice to the model: said once, whatever crashes."""
+    key = {"kind": saying.kind, "cap": saying.cap, "limit_value": saying.limit_value, "threshold": saying.threshold}
 
     def write(again: bool) -> None:
-        if not (again and Notice.objects.filter(**key).exists()):
-            Notice.objects.create(**key, after_step=step.index, text=warning.text)
-        after_commit(tool_budget_warned, claim.turn, remaining=warning.threshold, max=maximum)
+        if not (again and Notice.objects.filter(turn=claim.turn.pk, **key).exists()):
+            Notice.objects.create(turn_id=claim.turn.pk, **key, after_step=step.index, text=saying.text)
+        if saying.kind == "tool_budget":
+            remaining, maximum = int(saying.threshold), int(saying.limit_value)
+            after_commit(tool_budget_warned, claim.turn, remaining=remaining, max=maximum)
         claim.fence()
 
     durably(claim, write)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextvars
 import logging
-from datetime import timedelta
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -15,12 +16,13 @@ from agentturns.cleaning import clean_text
 from agentturns.conf import conf
 from agentturns.definitions.agent import Agent, registered_agents
 from agentturns.definitions.state import TurnState, current_tool_call, current_tool_name
-from agentturns.engine import ledger, snapshot
+from agentturns.engine import ledger, notices, snapshot
 from agentturns.engine.backoff import after_fault
 from agentturns.engine.batch import Batch, new_calls
 from agentturns.engine.concurrency import allowed_width, run_concurrently
 from agentturns.engine.durable import durably, insist
 from agentturns.engine.keeper import LeaseKeeper
+from agentturns.engine.loops import before_loop, repeats_of
 from agentturns.engine.model_call import ModelCall
 from agentturns.engine.tool_budget import TurnBudget
 from agentturns.engine.transcript import Transcript
@@ -32,7 +34,7 @@ from agentturns.models.states import CallStatus, ParkReason, Status, StepStatus
 from agentturns.models.step import Step
 from agentturns.models.tool_call import ToolCall
 from agentturns.models.turn import Turn
-from agentturns.money.budget import exceeded_reason, limit_for, policy_for
+from agentturns.money.budget import exceeded_reason, limit_for, policy_for, spent_on, standing
 from agentturns.providers.base import ModelReply, ProviderError
 
 logger = logging.getLogger("agentturns")
@@ -157,20 +159,27 @@ class _TurnRun:
         return self._leave_open_calls()
 
     def _run_batch(self, batch: Batch) -> Exit | None:
-        """Take up what fits and run what needs no person; an exit when interrupted."""
+        """Take up what fits and run what needs no person; an exit when interrupted or going in circles."""
         if self.turn.tool_calls_waiting:
             self._read_row()
             batch.take_up(self._budget())
+        most = standing(self.turn, "max_tool_repeat").value
+        ready = batch.ready()
+        going = ready if most is None else insist(self.claim, lambda again: before_loop(ready, most))
         width = self.state.tool_concurrency
-        if width is not None and len(batch.ready()) > 1:
-            run_concurrently(batch.ready(), width, batch.advance, lambda: not batch.halted() and self._may_go_on())
-            return self._interrupted() if batch.ready() and not batch.halted() else None
-        for number, call in enumerate(batch.ready()):
-            if number and (left := self._interrupted()) is not None:
-                return left
-            batch.advance(call)
-            if batch.halted() is not None:
-                return None
+        if width is not None and len(going) > 1:
+            run_concurrently(going, width, batch.advance, lambda: not batch.halted() and self._may_go_on())
+            if any(call.status == CallStatus.PENDING for call in going) and not batch.halted():
+                return self._interrupted()
+        else:
+            for number, call in enumerate(going):
+                if number and (left := self._interrupted()) is not None:
+                    return left
+                batch.advance(call)
+                if batch.halted() is not None:
+                    return None
+        if len(going) < len(ready) and not batch.halted():
+            return self._leave(_looping(ready[len(going)], most))
         return None
 
     def _may_go_on(self) -> bool:
@@ -204,26 +213,35 @@ class _TurnRun:
         left = self._interrupted()
         if left is not None:
             return left
-        self._warn_of_tool_budget()
         now = (self.turn.active_since or timezone.now()) + timedelta(seconds=self.claim.elapsed())
+        self._tell_notices(now)
         cap = exceeded_reason(self.turn, now=now)
         return None if cap is None else self._breach(cap)
 
-    def _warn_of_tool_budget(self) -> None:
-        """Tell the model, after a closed batch, how few tool calls are left."""
-        budget = self._budget()
-        if budget.maximum is None or self.last is None or not self.calls:
+    def _tell_notices(self, now: datetime) -> None:
+        """After a closed batch: what the model is to be told about its budget."""
+        if self.last is None or not self.calls:
             return
-        if budget.warning(()) is None:  # most batches: nothing to say, nothing to look up
-            return
-        spoken = Notice.objects.filter(turn=self.turn.pk, kind="tool_budget", limit_value=str(budget.maximum))
-        thresholds = insist(
-            self.claim, lambda again: [int(said) for said in spoken.values_list("threshold", flat=True)]
-        )
-        warning = budget.warning(thresholds)
-        if warning is not None:
-            ledger.tell(self.claim, self.last, warning, budget.maximum)
-            self.notices.append(warning.text)
+        budget, most = self._budget(), standing(self.turn, "max_tool_repeat").value
+        shares = standing(self.turn, "warn_at").value or ()
+        if not (shares or most) and budget.warning(()) is None:
+            return  # most batches: nothing to say, nothing to look up
+        told = Notice.objects.filter(turn=self.turn.pk).values_list("kind", "cap", "limit_value", "threshold")
+        said = insist(self.claim, lambda again: set(told))
+        for saying in self._due(budget, shares, most, said, now):
+            ledger.tell(self.claim, self.last, saying)
+            self.notices.append(saying.text)
+
+    def _due(
+        self, budget: TurnBudget, shares: Sequence[float], most: int | None, said: notices.Said, now: datetime
+    ) -> Iterator[notices.Saying]:
+        yield from notices.of_tool_budget(budget, said)
+        for cap in notices.WARNED if shares else ():
+            if (limit := limit_for(self.turn, cap)) is not None:
+                yield from notices.of_share(cap, spent_on(self.turn, cap, now=now), limit, shares, said)
+        if most is not None:
+            count = insist(self.claim, lambda again: repeats_of(self.calls[-1], most))
+            yield from notices.of_repeat(self.calls[-1], count, most, said)
 
     def _breach(self, cap: str, message: str = "") -> Exit | None:
         if cap != ParkReason.UNPRICED and policy_for(self.turn, cap) == "fail":
@@ -320,7 +338,15 @@ def _decision_reason(calls: list[ToolCall]) -> str | None:
         return None
     if any(call.status == CallStatus.IN_DOUBT for call in waiting):
         return ParkReason.IN_DOUBT
-    return ParkReason.APPROVAL
+    return ParkReason.QUESTION if all(call.is_question for call in waiting) else ParkReason.APPROVAL
+
+
+def _looping(call: ToolCall, most: int | None) -> Parked:
+    message = (
+        f"The model asked for {call.name} with the same arguments more than {most} times in a row; retry to let it "
+        "run once more, or cancel."
+    )
+    return Parked(ParkReason.TOOL_LOOP, message=message)
 
 
 def _end(reply: ModelReply) -> Finished:

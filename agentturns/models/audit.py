@@ -7,6 +7,7 @@ from typing import Any
 from django.apps import apps
 from django.core.exceptions import PermissionDenied
 from django.db import models
+from django.utils.module_loading import import_string
 
 from agentturns.conf import conf
 
@@ -20,6 +21,20 @@ def require_permission(user: Any, codename: str, what: str) -> None:
     """Raise ``PermissionDenied`` unless ``user`` (None is trusted code) may do this."""
     if user is not None and not user.has_perm(f"agentturns.{codename}"):
         raise PermissionDenied(f"{name_of(user)} may not {what}; it takes the permission agentturns.{codename}.")
+
+
+def require_consent(user: Any, call: Any) -> None:
+    """Raise ``PermissionDenied`` unless ``AGENTTURNS["MAY_DECIDE"]`` lets ``user`` decide this very call."""
+    if user is None or not conf.MAY_DECIDE:
+        return
+    said = import_string(conf.MAY_DECIDE)(user, call)
+    if said is not True:
+        why = (
+            said
+            if isinstance(said, str) and said
+            else f"AGENTTURNS['MAY_DECIDE'] ({conf.MAY_DECIDE}) does not allow it."
+        )
+        raise PermissionDenied(f"{name_of(user)} may not decide the call of {call.name}: {why}")
 
 
 def log_change(user: Any, row: models.Model, message: str) -> None:

@@ -13,7 +13,7 @@ from django.utils import timezone
 from agentturns.cleaning import clean_text, require_json
 from agentturns.conf import conf
 from agentturns.exceptions import Conflict
-from agentturns.models.audit import log_change, name_of, require_permission
+from agentturns.models.audit import log_change, name_of, require_consent, require_permission
 from agentturns.models.lifecycle import after_commit, locked, requeue
 from agentturns.models.states import DECISION_REASONS, Approval, CallStatus, Status
 from agentturns.signals import tool_call_decided, turn_resumed
@@ -32,7 +32,7 @@ class CallVerbs:
 
     def approve(self, *, by: Any = None, note: str = "") -> Self:
         """Let this very call run, with the arguments shown."""
-        with self._deciding("approved", by, _asks) as decision:
+        with self._deciding("approved", by, _asks_permission) as decision:
             decision.write(approval=Approval.APPROVED, note=clean_text(note))
         return self._refreshed()
 
@@ -119,6 +119,7 @@ class CallVerbs:
             call = ToolCall.objects.get(pk=self.pk)
             if turn.is_finished or not allowed(call):
                 raise _conflict(call, turn)
+            require_consent(by, call)
             yield _Decision(call, by)
             acted = {"acted_by": name_of(by), "acted_at": timezone.now(), "acted_reason": ""}
             log_change(by, call, f"{decision.capitalize()}.")
@@ -152,6 +153,10 @@ class _Decision:
 
 def _asks(call: ToolCall) -> bool:
     return call.status == CallStatus.PENDING and call.approval == Approval.REQUIRED
+
+
+def _asks_permission(call: ToolCall) -> bool:
+    return _asks(call) and not call.is_question
 
 
 def _doubted(call: ToolCall) -> bool:

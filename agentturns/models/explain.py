@@ -77,7 +77,8 @@ def _open_decisions(turn: Turn) -> str:
     if not calls:
         return "Its decisions are taken; it goes on as soon as a worker takes it up."
     doubted = [call.name for call in calls if call.status == CallStatus.IN_DOUBT]
-    asked = [call for call in calls if call.status != CallStatus.IN_DOUBT]
+    questions = [call for call in calls if call.is_question]
+    asked = [call for call in calls if call.status != CallStatus.IN_DOUBT and not call.is_question]
     parts = []
     if doubted:
         parts.append(
@@ -86,8 +87,12 @@ def _open_decisions(turn: Turn) -> str:
     if asked:
         noted = f" ({asked[0].note})" if len(asked) == 1 and asked[0].note else ""
         parts.append(f"a person must approve or decline {_names([call.name for call in asked])}{noted}")
+    if len(questions) == 1:
+        parts.append(f"a person must answer: {str(questions[0].arguments.get('question', ''))[:200]}")
+    elif questions:
+        parts.append(f"a person must answer {len(questions)} questions")
     sentence = "; ".join(parts)
-    return f"{sentence[0].upper()}{sentence[1:]}."
+    return f"{sentence[0].upper()}{sentence[1:]}{'' if sentence[-1] in '.?!' else '.'}"
 
 
 def _names(names: list[str]) -> str:

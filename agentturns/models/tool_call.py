@@ -39,7 +39,8 @@ class ToolCall(CallVerbs, Row):
     ``arguments`` are the validated arguments as JSON, ``raw_arguments`` the text as the model wrote it.
     ``output_text`` is exactly what the model sees. ``taken_up_at`` is set when the call counts against
     ``max_tool_calls``; ``gated_at`` when its approval gate was asked, which happens once. ``halts`` marks a call whose
-    completion ends the turn, with ``output_text`` as its answer.
+    completion ends the turn, with ``output_text`` as its answer. ``is_question`` marks a call that a person answers
+    instead of its being run; ``repeat_allowed`` one that a person let run although it repeats earlier ones.
     """
 
     Status = CallStatus
@@ -61,6 +62,8 @@ class ToolCall(CallVerbs, Row):
     output_text = models.TextField(blank=True, default="")
     error = models.TextField(blank=True, default="")
     halts = models.BooleanField(default=False)
+    is_question = models.BooleanField(default=False)
+    repeat_allowed = models.BooleanField(default=False)
     approval = models.CharField(max_length=20, choices=Approval.choices, blank=True, default="")
     decided_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"

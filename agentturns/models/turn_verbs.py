@@ -21,7 +21,7 @@ from agentturns.models.lifecycle import (
     settle_open_calls,
     swap,
 )
-from agentturns.models.states import BUDGET_REASONS, RETRY_REASONS, Status
+from agentturns.models.states import BUDGET_REASONS, RETRY_REASONS, CallStatus, ParkReason, Status
 from agentturns.money.budget import check_lower, check_raise
 from agentturns.signals import budget_raised, turn_finished, turn_resumed
 
@@ -122,6 +122,8 @@ class TurnVerbs:
                 _require_latest(turn)
             elif before != Status.PARKED or turn.park_reason not in RETRY_REASONS:
                 raise _conflict(turn, "is not parked on a fault or failed, so there is nothing to retry")
+            if turn.park_reason == ParkReason.TOOL_LOOP:
+                _let_repeat(turn)
             requeue(turn, before, **_acted(by, reason))
             log_change(by, turn, f"Retried. {clean_text(reason)}".strip())
             after_commit(turn_resumed, turn)
@@ -166,6 +168,17 @@ def _require_latest(turn: Turn) -> None:
             "so it cannot go on; send the request again.",
             status=turn.status,
         )
+
+
+def _let_repeat(turn: Turn) -> None:
+    """The call that repeats too often may run once more."""
+    from agentturns.models.tool_call import ToolCall
+
+    repeating = (
+        ToolCall.objects.filter(turn=turn.pk, status=CallStatus.PENDING, approval="").order_by("position").first()
+    )
+    if repeating is not None:
+        ToolCall.objects.filter(pk=repeating.pk).update(repeat_allowed=True)
 
 
 def _conflict(turn: Turn, what: str) -> Conflict:

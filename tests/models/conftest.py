@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
-
-from agentturns import doorbell
+from django_q.models import OrmQ
 
 Allowed = Callable[..., User]
 
 
+class Bells:
+    """The messages in the queue: what workers would hear of."""
+
+    def rung_for(self) -> list[int]:
+        """The ids of the turns, in the order of their messages."""
+        return [message.task["args"][0] for message in OrmQ.objects.order_by("id")]
+
+    def clear(self) -> None:
+        """Forget the messages so far."""
+        OrmQ.objects.all().delete()
+
+
 @pytest.fixture
-def bells(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The ids of the turns that were rung for, in order; the bell itself rings as well."""
-    rung: list[int] = []
-    ring = doorbell.ring
-
-    def noted(turn_id: int, *args: Any, **options: Any) -> Any:
-        rung.append(turn_id)
-        return ring(turn_id, *args, **options)
-
-    monkeypatch.setattr(doorbell, "ring", noted)
-    return rung
+def bells(transactional_db: None) -> Bells:
+    """The doorbell's messages, committed ones only."""
+    return Bells()
 
 
 @pytest.fixture

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import transaction
 
 from agentturns import Agent, Conflict, InvalidBudget, Limits, Turn, tool
 from agentturns.engine.runner import run_turn
 from agentturns.providers.scripted import ScriptedModel, reply
 from agentturns.signals import budget_raised, turn_resumed
-from tests.models.conftest import Allowed
+from tests.models.conftest import Allowed, Bells
 from tests.rivals import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -42,7 +43,7 @@ def parked_on_cost(**limits: Any) -> Turn:
 
 
 def test_of_twenty_who_raise_one_turn_one_wins_and_nineteen_learn_who_was_first(
-    bells: list[int], user_who_may: Allowed
+    bells: Bells, user_who_may: Allowed
 ) -> None:
     turn = parked_on_cost()
     users = [user_who_may("raise_budget", name=f"user-{number}") for number in range(20)]
@@ -77,7 +78,7 @@ def test_of_twenty_who_raise_one_turn_one_wins_and_nineteen_learn_who_was_first(
     assert all(f"; {won[0].username} acted on it at " in str(conflict) for conflict in lost)
 
     assert (turn.status, turn.limit("max_cost")) == ("queued", Decimal("0.50"))
-    assert bells == [turn.pk]
+    assert bells.rung_for() == [turn.pk]
     assert resumed == ["queued"]
     assert raised == [(won[0].username, {"max_cost": (Decimal("0.25"), Decimal("0.50"))})]
     change = turn.budget_changes.get()
@@ -220,12 +221,12 @@ def test_a_raise_of_a_turn_that_is_gone_is_a_conflict() -> None:
     assert lost.value.status == "deleted"
 
 
-def test_a_raise_inside_a_callers_transaction_that_fails_is_undone_with_it(bells: list[int]) -> None:
-    from django.db import transaction
-
+def test_a_raise_inside_a_callers_transaction_that_fails_is_undone_with_it(bells: Bells) -> None:
     turn = parked_on_cost()
+    bells.clear()
     with pytest.raises(RuntimeError), transaction.atomic():
         turn.raise_budget(max_cost=1)
         raise RuntimeError
     turn.refresh_from_db()
     assert (turn.status, turn.budget_overrides, turn.budget_changes.count()) == ("parked", {}, 0)
+    assert bells.rung_for() == []

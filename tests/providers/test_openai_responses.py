@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -247,7 +248,7 @@ def test_a_longer_conversation_starts_with_the_shorter_one(openai: OpenAI) -> No
     said = replayed(openai.parse(wire(REASONING, CALL), "responses"), "responses")
     conversation = [HELLO, said, results(said, "ok", notice="2 left."), said, results(said, "ok")]
     bodies = [openai.render(asked(openai, conversation[:length])) for length in (1, 3, 5)]
-    for shorter, longer in zip(bodies, bodies[1:], strict=False):
+    for shorter, longer in itertools.pairwise(bodies):
         assert longer["input"][: len(shorter["input"])] == shorter["input"]
         assert {**longer, "input": 0} == {**shorter, "input": 0}
 
