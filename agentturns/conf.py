@@ -14,6 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings as django_settings
+from django.utils.module_loading import import_string
+
+from agentturns.exceptions import ConfigurationError
 
 BUILT_IN_PROVIDERS: dict[str, dict[str, Any]] = {
     "openai": {"BACKEND": "agentturns.providers.openai.OpenAI", "OPTIONS": {}},
@@ -117,6 +120,27 @@ class Settings:
         return self._get("CRASH_LIMIT", 3)
 
     @property
+    def MIDDLEWARE(self) -> list[str]:
+        """Dotted paths of middleware that each turn passes once, the first outermost; see ``engine/middleware.py``."""
+        return self._get("MIDDLEWARE", [])
+
+    @property
+    def EDGE_LIMITS(self) -> dict[str, tuple[int, float]]:
+        """What ``agentturns.engine.middleware.EdgeLimiter`` allows, each as (number, window in seconds).
+
+        ``turns_per_session`` and ``tokens_per_agent``.
+        """
+        return self._get("EDGE_LIMITS", {})
+
+    @property
+    def APPROVAL_COORDINATOR(self) -> str:
+        """Dotted path of ``(ApprovalRequest) -> bool | Denied | None``, asked before a tool's own approval rule.
+
+        None leaves the call to the tool's rule. A rule for all agents belongs here.
+        """
+        return self._get("APPROVAL_COORDINATOR", "")
+
+    @property
     def MAY_DECIDE(self) -> str:
         """Dotted path of ``(user, tool_call) -> bool | str``, asked before a user decides a call; text says why not.
 
@@ -131,3 +155,11 @@ class Settings:
 
 
 conf = Settings()
+
+
+def load(path: str, key: str) -> Any:
+    """What the dotted ``path`` in ``AGENTTURNS[key]`` names. Raises ``ConfigurationError`` when there is nothing."""
+    try:
+        return import_string(path)
+    except ImportError as error:
+        raise ConfigurationError(f"AGENTTURNS[{key!r}] names {path!r}, which cannot be imported: {error}.") from error

@@ -52,6 +52,11 @@ def answer(
     return Answered(status, headers or {"Content-Type": "application/json"}, raw, cut_at, drip_seconds, hold)
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # with the usual 5, connections of many threads at once are dropped
+
+
 class WireServer:
     """Gives its answers in order, the last one again and again, and keeps every request."""
 
@@ -60,8 +65,7 @@ class WireServer:
         self._answers: list[Answered] = []
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
 
     @property

@@ -169,7 +169,7 @@ class RaisesBudgets(ReadOnlyAdmin):
         """
         across = request.POST.get("select_across") == "1" and not confirmed
         rows = self.get_queryset(request)
-        chosen = queryset if across else rows.filter(pk__in=_ids(request))
+        chosen = queryset if across else rows.filter(pk__in=request.POST.getlist(ACTION_CHECKBOX_NAME))
         turns = list(rows.filter(pk__in=chosen.order_by("-pk").values_list("pk", flat=True)[: MOST_AT_ONCE + 1]))
         if len(turns) > MOST_AT_ONCE:
             sentence = _("At most %(most)s turns are raised at once; filter the list or choose fewer.")
@@ -234,11 +234,6 @@ class RaisesBudgets(ReadOnlyAdmin):
                 **context,
             },
         )
-
-
-def _ids(request: HttpRequest) -> list[str]:
-    chosen = request.POST.getlist(ACTION_CHECKBOX_NAME)
-    return [pk for pk in chosen if pk.isdecimal()]
 
 
 def _changes(turn: Turn) -> list[Any]:

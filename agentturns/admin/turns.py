@@ -9,11 +9,12 @@ from functools import partial
 from typing import Any, Final
 
 from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Substr
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.urls import path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -32,6 +33,7 @@ from agentturns.admin.ways_on import WaysOn, ways_on
 from agentturns.models import Session, Turn
 
 _SHOWN_INPUT: Final = 60
+_PK: Final = re.compile(r"[0-9]{1,18}")
 _NUMBER: Final = re.compile(r"#?[0-9]{1,18}")
 # Columns of a turn that may be large and that no list shows.
 _LARGE: Final = (
@@ -81,6 +83,8 @@ class TurnAdmin(RaisesBudgets, EndsAndRetries):
         return TurnList
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if not all(_PK.fullmatch(pk) for pk in request.POST.getlist(ACTION_CHECKBOX_NAME)):
+            return HttpResponseBadRequest(_("A chosen turn's number is not a number."))
         asks_raise = request.method == "POST" and request.POST.get("action") == "raise_budget"
         if asks_raise and not self.has_raise_budget_permission(request):
             raise PermissionDenied

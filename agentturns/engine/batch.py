@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -151,7 +151,12 @@ class Batch:
         if isinstance(read, CallOutcome):
             ledger.settle_call(self._claim, call, read)
             return
-        if read.tool.can_ask and call.gated_at is None:
+        if self._state.skip_side_effects and read.tool.effect != "idempotent":
+            ledger.settle_call(
+                self._claim, call, refused(f"Not run: side effects are off for this turn ({call.name}).")
+            )
+            return
+        if self._is_gated(read.tool) and call.gated_at is None:
             self._ask_gate(call, read)
             if call.status != CallStatus.PENDING or call.approval == Approval.REQUIRED:
                 return
@@ -162,6 +167,13 @@ class Batch:
                 run.run()
         else:
             run.run()
+
+    def _is_gated(self, tool: Tool) -> bool:
+        return tool.can_ask or self._state.approval_coordinator is not None or self._must_ask(tool)
+
+    def _must_ask(self, tool: Tool) -> bool:
+        """Whether middleware wants a person asked before each effect of this turn."""
+        return self._state.requires_approval and tool.effect != "idempotent"
 
     def _ask_gate(self, call: ToolCall, read: Ready) -> None:
         """Ask the call's approval policy, once, and keep what it says."""
@@ -183,6 +195,13 @@ class Batch:
 
     def _verdict(self, call: ToolCall, read: Ready) -> bool | str | Denied:
         """True or a reason (ask a person), False (run), or Denied. A gate that fails asks a person, and says why."""
+        request = ApprovalRequest(read.tool, read.arguments, self._state)
+        coordinator = self._state.approval_coordinator
+        said = _asked(coordinator, request, "the project") if coordinator else None
+        if said is not None:
+            return said
+        if self._must_ask(read.tool):
+            return True
         match read.tool.approval:
             case "always":
                 return True
@@ -190,14 +209,22 @@ class Batch:
                 return not _approved_before(call)
             case str():
                 return False
-            case gate:
-                try:
-                    said = gate(ApprovalRequest(read.tool, read.arguments, self._state))
-                except Exception as error:
-                    return f"The approval rule of {call.name} failed ({type(error).__name__}: {error})."
-                if isinstance(said, bool | Denied):
-                    return said
-                return f"The approval rule of {call.name} returned {said!r}, which is neither True nor False."
+            case rule:
+                said = _asked(rule, request, call.name)
+                if said is None:
+                    return f"The approval rule of {call.name} returned None, which is neither True nor False."
+                return said
+
+
+def _asked(rule: Callable[[ApprovalRequest], Any], request: ApprovalRequest, whose: str) -> bool | str | Denied | None:
+    """What an approval rule says; for one that fails, the reason to ask a person."""
+    try:
+        said = rule(request)
+    except Exception as error:
+        return f"The approval rule of {whose} failed ({type(error).__name__}: {error})."
+    if said is None or isinstance(said, bool | Denied):
+        return said
+    return f"The approval rule of {whose} returned {said!r}, which is neither True nor False."
 
 
 def _approved_before(call: ToolCall) -> bool:

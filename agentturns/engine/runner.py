@@ -13,7 +13,7 @@ from django.db import connections
 from django.utils import timezone
 
 from agentturns.cleaning import clean_text
-from agentturns.conf import conf
+from agentturns.conf import conf, load
 from agentturns.definitions.agent import Agent, registered_agents
 from agentturns.definitions.state import TurnState, current_tool_call, current_tool_name
 from agentturns.engine import ledger, notices, snapshot
@@ -23,6 +23,7 @@ from agentturns.engine.concurrency import allowed_width, run_concurrently
 from agentturns.engine.durable import durably, insist
 from agentturns.engine.keeper import LeaseKeeper
 from agentturns.engine.loops import before_loop, repeats_of
+from agentturns.engine.middleware import run_middleware
 from agentturns.engine.model_call import ModelCall
 from agentturns.engine.tool_budget import TurnBudget
 from agentturns.engine.transcript import Transcript
@@ -110,26 +111,40 @@ class _TurnRun:
         if agent is None:
             return Parked(ParkReason.AGENT_MISSING)
         self.agent: Agent = agent
-        self._allow_concurrency()
         try:
-            if not snapshot.is_taken(self.turn):
-                self.unsaved = snapshot.take(agent, self.state)
-                for name, value in self.unsaved.items():
-                    setattr(self.turn, name, value)
+            self._set_up()
         except ConfigurationError as error:
             return Parked(ParkReason.PROVIDER_ERROR, code="configuration", message=str(error))
         except Exception as error:
-            message = f"The instructions of agent {agent.name!r} failed: {type(error).__name__}: {error}."
-            return Finished(Status.FAILED, code="instructions", message=message)
+            message = f"Setting up a turn of agent {agent.name!r} failed: {type(error).__name__}: {error}."
+            return Finished(Status.FAILED, code="setup", message=clean_text(message))
+        if self.state.halt_reason:
+            return Finished(Status.FAILED, code="halted", message=clean_text(self.state.halt_reason))
+        if self.state.halt_response is not None:
+            return Finished(Status.COMPLETED, answer=clean_text(self.state.halt_response))
         insist(self.claim, self._load_batch)
         return None
 
-    def _allow_concurrency(self) -> None:
-        self.state.requested_tool_concurrency = self.agent.tool_concurrency
+    def _set_up(self) -> None:
+        """What the project says of this turn: its middleware and snapshot the first time, its rules every time."""
+        state = self.state
+        if conf.APPROVAL_COORDINATOR:
+            state.approval_coordinator = load(conf.APPROVAL_COORDINATOR, "APPROVAL_COORDINATOR")
+        if not snapshot.is_taken(self.turn):
+            run_middleware(state)
+            if state.halt_reason or state.halt_response is not None:
+                return
+            self.unsaved = snapshot.take(self.agent, state)
+            for name, value in self.unsaved.items():
+                setattr(self.turn, name, value)
+        state.queue_policy = self.turn.queue_policy
+        state.capability_names = tuple(tool.name for tool in self.agent.tools)
+        state.requested_tool_concurrency = self.agent.tool_concurrency
+        asks = state.requires_approval or state.approval_coordinator is not None
+        can_ask = asks or any(tool.can_ask for tool in self.agent.tools)
         # Inside a test's transaction no other connection sees the rows, so there is one thread.
         alone = connections[conf.DATABASE].in_atomic_block
-        can_ask = any(tool.can_ask for tool in self.agent.tools)
-        self.state.tool_concurrency = None if alone else allowed_width(self.agent.tool_concurrency, can_ask=can_ask)
+        state.tool_concurrency = None if alone else allowed_width(self.agent.tool_concurrency, can_ask=can_ask)
 
     def _load_batch(self, again: bool = False) -> None:
         """The last reply's step and its calls, as the rows have them."""
@@ -320,10 +335,12 @@ def _fresh_state(claim: Claim) -> TurnState:
         tenant=turn.tenant,
         user=turn.user if turn.user_id else None,
         turn_context=dict(turn.context),
-        message=turn.input,
+        profile=dict(turn.session.metadata),
+        message=turn.message or turn.input,
         resumed=claim.attempt > 1,
         usage=_usage(turn),
-        queue_policy=turn.queue_policy,
+        skip_side_effects=bool(turn.flags.get("skip_side_effects")),
+        requires_approval=bool(turn.flags.get("requires_approval")),
     )
 
 

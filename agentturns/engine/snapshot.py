@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
-from agentturns.cleaning import clean_text
+from agentturns.cleaning import clean_text, require_json
 from agentturns.definitions.agent import Agent
 from agentturns.definitions.state import TurnState
 from agentturns.models.turn import Turn
 from agentturns.providers import get_provider, split_model
+
+# What middleware may switch on for the whole turn.
+FLAGS: Final = ("skip_side_effects", "requires_approval")
 
 
 def take(agent: Agent, state: TurnState) -> dict[str, Any]:
@@ -19,6 +22,9 @@ def take(agent: Agent, state: TurnState) -> dict[str, Any]:
     if not isinstance(instructions, str):
         raise TypeError(f"instructions returned {type(instructions).__name__}, but they are text")
     return {
+        "message": clean_text(state.message),
+        "context": require_json(state.turn_context, "turn_context"),
+        "flags": {name: True for name in FLAGS if getattr(state, name)},
         "model": agent.model_id,
         "instructions": clean_text(instructions),
         "tool_definitions": json.dumps([tool.definition() for tool in agent.tools], ensure_ascii=False),

@@ -35,7 +35,7 @@ class Transcript:
         for past in turns:
             if past is turn:
                 self.baseline = len(self.messages)
-            self.messages.append(UserMessage(past.input))
+            self.messages.append(UserMessage(past.message or past.input))
             own = steps[past.pk]
             for step in own:
                 # A reply that ended the turn but was cut is asked for again, as if it had never been seen.
@@ -80,7 +80,7 @@ def _earlier(turn: Turn) -> list[Turn]:
         return []
     return list(
         Turn.objects.filter(session=turn.session_id, index__lt=turn.index)
-        .only("pk", "index", "input", "status", "wire_flavour")
+        .only("pk", "index", "input", "message", "status", "wire_flavour")
         .order_by("index")
     )
 

@@ -7,9 +7,8 @@ from typing import Any
 from django.apps import apps
 from django.core.exceptions import PermissionDenied
 from django.db import models
-from django.utils.module_loading import import_string
 
-from agentturns.conf import conf
+from agentturns.conf import conf, load
 
 
 def name_of(user: Any) -> str:
@@ -27,7 +26,7 @@ def require_consent(user: Any, call: Any) -> None:
     """Raise ``PermissionDenied`` unless ``AGENTTURNS["MAY_DECIDE"]`` lets ``user`` decide this very call."""
     if user is None or not conf.MAY_DECIDE:
         return
-    said = import_string(conf.MAY_DECIDE)(user, call)
+    said = load(conf.MAY_DECIDE, "MAY_DECIDE")(user, call)
     if said is not True:
         why = (
             said

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -35,7 +35,7 @@ def open_session(
     """Open a session with ``agent`` and queue its first turn; a known key returns the turn that exists."""
     tenant, key = _label(tenant, "tenant"), _label(key, "key")
     columns = _request(agent, input, context, limits)
-    kept = require_json(dict(metadata or {}), "metadata")
+    kept = _json_dict(metadata, "metadata")
 
     def create() -> Turn:
         session = Session.objects.create(
@@ -108,10 +108,21 @@ def _request(agent: Agent, input: Any, context: Any, limits: Any) -> dict[str, A
         )
     return {
         "input": text,
-        "context": require_json(dict(context or {}), "context"),
+        "context": _json_dict(context, "context"),
         "limits": Limits.of(limits).to_json(),
         "model": agent.model_id,
     }
+
+
+def _json_dict(value: Any, name: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} is a {type(value).__name__}, but it is a dict of JSON values.")
+    try:
+        return require_json(dict(value), name)
+    except RecursionError:
+        raise ValueError(f"{name} contains itself or is nested too deeply for JSON; pass a flatter dict.") from None
 
 
 def _label(value: Any, name: str) -> str:

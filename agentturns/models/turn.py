@@ -29,6 +29,7 @@ class Turn(TurnVerbs, Row):
 
     Tokens are whole numbers, ``cost`` and ``presumed_cost`` are USD as ``Decimal``, ``*_seconds`` are seconds. The
     snapshot (instructions, tools, model, wire) is taken when a worker first takes the turn up and never changes.
+    ``message`` and ``flags`` are what middleware made of the input then; the model reads ``message``.
     """
 
     Status = Status
@@ -51,6 +52,8 @@ class Turn(TurnVerbs, Row):
     error_code = models.CharField(max_length=60, blank=True, default="")
     error_message = models.TextField(blank=True, default="")
     input = models.TextField()
+    message = models.TextField(blank=True, default="")
+    flags = models.JSONField(default=dict, blank=True)
     answer = models.TextField(blank=True, default="")
 
     instructions = models.TextField(blank=True, default="")

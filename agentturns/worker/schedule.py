@@ -10,6 +10,7 @@ from django.db import connections, models, router
 from django.db.models.signals import post_migrate
 
 from agentturns.conf import conf
+from agentturns.doorbell import NO_TIMEOUT
 
 logger = logging.getLogger("agentturns")
 
@@ -58,6 +59,7 @@ def _columns(schedules: Any) -> dict[str, Any]:
         "repeats": -1,
         "cluster": conf.QUEUE,
         "args": None,
-        "kwargs": None,
+        # A pump has no time-out of django-q2's, see doorbell.py.
+        "kwargs": repr({"q_options": {"timeout": NO_TIMEOUT}}),
         "hook": None,
     }

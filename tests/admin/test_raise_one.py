@@ -82,7 +82,7 @@ def test_seconds_may_have_a_fraction(browser: Client) -> None:
         ({"max_cost": "9" * 30}, "max_cost", "beyond"),
         ({"max_cost": "9" * 5_000}, "max_cost", "at most 40 characters"),
         ({"max_steps": "60.5"}, "max_steps", "not a whole number"),
-        ({"max_steps": "60"}, "__all__", "max_cost is exceeded too"),
+        ({"max_steps": "60"}, "max_cost", "max_cost is exceeded too"),
         ({}, "__all__", "write a new value for at least one limit"),
         ({"max_cost": "0.50", "reason": "  "}, "reason", "Write a reason"),
     ],

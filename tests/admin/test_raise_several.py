@@ -40,7 +40,7 @@ def test_the_form_shows_each_turn_with_todays_figures(browser: Client) -> None:
     read = words(page)
     assert "Raise the budgets of 3 turns and resume them" in read
     assert "2 of the 3 turns chosen wait for a budget." in read
-    assert f"#{cost.pk} parked, cost limit reached support, acme $0.30 of $0.25 2 calls 3 of 50 steps" in read
+    assert f"#{cost.pk} parked, cost limit reached support , acme $0.30 of $0.25 2 calls 3 of 50 steps" in read
     assert f"#{calls.pk} parked, tool calls used up support $0.10 of $0.25 2 of 2 calls 1 of 50 steps" in read
     assert list(page.context["form"].fields) == ["max_cost", "max_tool_calls", "max_steps", "reason"]
     assert statuses(cost, calls) == ["parked", "parked"]
@@ -141,5 +141,5 @@ def test_without_the_permission_there_is_no_action_and_a_post_is_refused(viewers
 def test_ids_made_up_by_hand_raise_nothing(browser: Client, chosen: str) -> None:
     turn = rows.over_cost()
     data = {"action": "raise_budget", "post": "yes", "_selected_action": chosen, "max_cost": "9", "reason": "x"}
-    assert browser.post(LIST, data, follow=True).status_code == 200
+    assert browser.post(LIST, data).status_code == 400
     assert statuses(turn) == ["parked"]

@@ -128,7 +128,8 @@ SENTENCES = [
     ),
     (
         refused(402, "Pay first"),
-        "The provider 'openai' answered 402: Pay first. Add credit or raise the spend limit there, then retry the turn.",
+        "The provider 'openai' answered 402: Pay first. "
+        "Add credit or raise the spend limit there, then retry the turn.",
     ),
     (
         refused(401, openai_error("invalid_api_key", message="Wrong key.")),

@@ -1,0 +1,1 @@
+"""The demo app: a desk that answers customers about their orders and refunds them."""
