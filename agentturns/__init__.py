@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         LeaseLost,
         ToolLimitExceeded,
     )
-    from agentturns.models import BudgetChange, Notice, Session, Step, ToolCall, Turn
+    from agentturns.models import BudgetChange, Message, Notice, Session, Step, ToolCall, Turn
 
 __all__ = [
     "Agent",
@@ -35,6 +35,7 @@ __all__ = [
     "InvalidBudget",
     "LeaseLost",
     "Limits",
+    "Message",
     "Notice",
     "Session",
     "Step",
@@ -61,7 +62,7 @@ _HOMES = {
         "LeaseLost",
         "ToolLimitExceeded",
     ),
-    "agentturns.models": ("BudgetChange", "Notice", "Session", "Step", "ToolCall", "Turn"),
+    "agentturns.models": ("BudgetChange", "Message", "Notice", "Session", "Step", "ToolCall", "Turn"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

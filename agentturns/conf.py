@@ -120,6 +120,31 @@ class Settings:
         return self._get("CRASH_LIMIT", 3)
 
     @property
+    def QUEUE_POLICY(self) -> str:
+        """What a message to a busy session does where neither session nor agent says: see ``Session.send``."""
+        return self._get("QUEUE_POLICY", "followup")
+
+    @property
+    def COLLECT_DEBOUNCE_SECONDS(self) -> float:
+        """How long a turn under ``collect`` waits for another message before it begins, in seconds."""
+        return self._get("COLLECT_DEBOUNCE_SECONDS", 2.0)
+
+    @property
+    def COLLECT_CEILING_SECONDS(self) -> float:
+        """How long a turn under ``collect`` waits at most, however many messages come in, in seconds."""
+        return self._get("COLLECT_CEILING_SECONDS", 30.0)
+
+    @property
+    def STEER_MAX(self) -> int:
+        """How many messages may wait for one turn under ``steer``; further ones become turns of their own."""
+        return self._get("STEER_MAX", 5)
+
+    @property
+    def STEER_WORDING(self) -> str:
+        """How a steering message reads for the model; ``{message}`` stands for it and must be there."""
+        return self._get("STEER_WORDING", "{message}")
+
+    @property
     def MIDDLEWARE(self) -> list[str]:
         """Dotted paths of middleware that each turn passes once, the first outermost; see ``engine/middleware.py``."""
         return self._get("MIDDLEWARE", [])

@@ -15,6 +15,7 @@ import redis
 from django.db import connection
 
 from agentturns.definitions import agent
+from agentturns.pytest_plugin import run_turns as run_turns  # the tests' own run has agentturns uninstalled
 from tests.counters import wrong_counters
 
 

@@ -19,8 +19,7 @@ from agentturns.admin.decisions import DecidesCalls
 from agentturns.admin.filters import DecisionFilter
 from agentturns.admin.formatting import NOTHING, age, excerpt, json_excerpt, moment, one_line, visible
 from agentturns.admin.links import page_of, url_of
-from agentturns.admin.turn_page import call_card, call_state
-from agentturns.admin.ways_on import DECIDE
+from agentturns.admin.turn_page import call_card, call_state, decision_card
 from agentturns.models import Step, ToolCall, Turn
 
 _SHOWN_ARGUMENTS: Final = 80
@@ -84,14 +83,16 @@ class ToolCallAdmin(DecidesCalls):
 
     def describe(self, request: HttpRequest, row: ToolCall) -> dict[str, Any]:
         turn = row.turn
+        card = call_card(row, "", limit=None)
+        if not turn.is_finished:
+            card = decision_card(row, "", request.user, limit=None)
         return {
             "title": _("Call of %(tool)s in turn %(turn)s") % {"tool": one_line(row.name, 80), "turn": row.turn_id},
-            "card": call_card(row, "", limit=None),
+            "card": card,
             "call": row,
             "turn": turn,
             "turn_url": page_of(request, self.admin_site, Turn, row.turn_id),
             "step_url": page_of(request, self.admin_site, Step, row.step_id),
-            "may_decide": row.awaits_decision and not turn.is_finished and request.user.has_perm(DECIDE),
             "input": excerpt(turn.input),
             "context": json_excerpt(turn.context) if turn.context else None,
             "result": json_excerpt(row.result, None) if row.result not in (None, row.output_text) else None,

@@ -65,7 +65,7 @@ class SessionAdmin(ReadOnlyAdmin):
 
 
 def _turns(session: Session) -> Any:
-    large = ("input", "answer", "instructions", "tool_definitions", "request_options", "context")
+    large = ("input", "message", "flags", "answer", "instructions", "tool_definitions", "request_options", "context")
     return (
         Turn.objects.filter(session=session)
         .order_by("index")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Page, Paginator
 from django.db.models import Model, QuerySet
 from django.utils.safestring import SafeString
@@ -22,18 +23,24 @@ from agentturns.admin.formatting import (
     step_cost,
     visible,
 )
+from agentturns.admin.ways_on import DECIDE
 from agentturns.models import Notice, Step, ToolCall, Turn
+from agentturns.models.audit import require_consent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 STEPS_PER_PAGE: Final = 50
 CARDS: Final = 20  # open decisions shown at once
+READABLE: Final = 20_000  # characters of a decision's arguments that are shown among others
 
 
 @dataclass(frozen=True, slots=True)
 class CallCard:
-    """One tool call. ``doubted`` and ``asks`` say which decision is open on it; neither for most."""
+    """One tool call. ``doubted`` and ``asks`` say which decision is open on it; neither for most.
+
+    ``may_decide`` is whether the reader may take it, and ``may_not`` why the project's own rule says no.
+    """
 
     call: ToolCall
     url: str
@@ -43,6 +50,9 @@ class CallCard:
     took: str
     asks: bool
     doubted: bool
+    question: Excerpt | None = None
+    may_decide: bool = False
+    may_not: str = ""
 
     @property
     def raw(self) -> Excerpt | None:
@@ -79,13 +89,31 @@ def call_card(call: ToolCall, url: str, *, limit: int | None) -> CallCard:
         took=duration(call.started_at, call.completed_at),
         asks=call.awaits_decision and call.status != ToolCall.Status.IN_DOUBT,
         doubted=call.status == ToolCall.Status.IN_DOUBT,
+        question=_question(call, limit) if call.is_question else None,
     )
+
+
+def decision_card(call: ToolCall, url: str, user: Any, *, limit: int | None) -> CallCard:
+    """The card of a call that waits for a person, with whether ``user`` may decide it."""
+    card = call_card(call, url, limit=limit)
+    if not (card.asks or card.doubted) or not user.has_perm(DECIDE):
+        return card
+    try:
+        require_consent(user, call)
+    except PermissionDenied as refusal:
+        return replace(card, may_not=str(refusal))
+    return replace(card, may_decide=True)
+
+
+def _question(call: ToolCall, limit: int | None) -> Excerpt | None:
+    asked = call.arguments.get("question") if isinstance(call.arguments, dict) else None
+    return excerpt(visible(asked), limit) if isinstance(asked, str) and asked.strip() else None
 
 
 def call_state(call: ToolCall) -> SafeString:
     """What became of a call, or what it waits for, in words."""
     if call.awaits_decision and call.status != ToolCall.Status.IN_DOUBT:
-        return badge("asks", _("awaiting decision"))
+        return badge("asks", _("awaiting answer") if call.is_question else _("awaiting decision"))
     return badge(call.status, call.get_status_display())
 
 
@@ -147,10 +175,10 @@ def step_cards(turn: Turn, page: Page, url_of: Callable[[type[Model], Any], str]
     ]
 
 
-def open_decisions(turn: Turn, url_of: Callable[[type[Model], Any], str], *, limit: int) -> list[CallCard]:
+def open_decisions(turn: Turn, url_of: Callable[[type[Model], Any], str], user: Any) -> list[CallCard]:
     """The calls of this turn that wait for a person, in the order they were asked for."""
     waiting: Iterable[ToolCall] = _calls(turn).awaiting_decision()[:CARDS]
-    return [call_card(call, url_of(ToolCall, call.pk), limit=limit) for call in waiting]
+    return [decision_card(call, url_of(ToolCall, call.pk), user, limit=READABLE) for call in waiting]
 
 
 def _calls(turn: Turn) -> Any:

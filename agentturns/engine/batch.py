@@ -11,7 +11,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from agentturns.cleaning import clean_json, clean_text, hash_json
+from agentturns.cleaning import canonical_json, clean_json, clean_text, hash_json
 from agentturns.conf import conf
 from agentturns.definitions.agent import Agent
 from agentturns.definitions.state import TurnState
@@ -147,7 +147,9 @@ class Batch:
 
     def advance(self, call: ToolCall) -> None:
         """Ask the call's gate, and run or settle it as that allows."""
-        read = read_request(self._agent, call.name, call.raw_arguments)
+        # A person approved the arguments as they were shown, defaults included, whatever the code says by now.
+        approved = call.approval == Approval.APPROVED
+        read = read_request(self._agent, call.name, canonical_json(call.arguments) if approved else call.raw_arguments)
         if isinstance(read, CallOutcome):
             ledger.settle_call(self._claim, call, read)
             return
@@ -180,8 +182,7 @@ class Batch:
         verdict = self._verdict(call, read)
         if isinstance(verdict, Denied):
             reason = clean_text(verdict.reason)
-            ledger.store_gate(self._claim, call, note=reason)
-            ledger.settle_call(self._claim, call, refused(f"Not run: {reason}"))
+            ledger.settle_call(self._claim, call, refused(f"Not run: {reason}"), note=reason, gated_at=timezone.now())
         elif verdict is False:
             ledger.store_gate(self._claim, call)
         else:

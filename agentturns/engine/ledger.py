@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from django.db.models import F
 from django.utils import timezone
 
 from agentturns.cleaning import clean_json, clean_text
@@ -19,6 +20,7 @@ from agentturns.models.claims import Claim
 from agentturns.models.exits import Exit, Finished, Yielded, leave
 from agentturns.models.lifecycle import after_commit, locked
 from agentturns.models.notice import Notice
+from agentturns.models.queueing import deliver
 from agentturns.models.states import CallStatus, StepStatus
 from agentturns.models.step import Step
 from agentturns.models.tool_call import ToolCall
@@ -200,6 +202,18 @@ def tell(claim: Claim, step: Step, saying: Saying) -> None:
     durably(claim, write)
 
 
+def take_in_messages(claim: Claim, after_step: int) -> list[str]:
+    """Let the messages that wait for this turn be seen after ``after_step``; their texts, as the model reads them."""
+
+    def write(again: bool) -> list[str]:
+        texts = deliver(claim.turn, after_step)
+        # The count in memory may be older than a message that arrived just now.
+        claim.fence(messages_waiting=F("messages_waiting") - len(texts))
+        return texts
+
+    return durably(claim, write)
+
+
 def store_gate(claim: Claim, call: ToolCall, **columns: Any) -> None:
     """Keep what an approval gate said, so that it is asked once."""
     columns["gated_at"] = timezone.now()
@@ -223,9 +237,9 @@ def doubt_call(claim: Claim, call: ToolCall) -> None:
     _change(claim, call, expected=CallStatus.STARTED, status=CallStatus.IN_DOUBT)
 
 
-def settle_call(claim: Claim, call: ToolCall, outcome: CallOutcome) -> None:
-    """The call has its outcome."""
-    columns = outcome_columns(outcome)
+def settle_call(claim: Claim, call: ToolCall, outcome: CallOutcome, **also: Any) -> None:
+    """The call has its outcome; the columns ``also`` are written with it."""
+    columns = outcome_columns(outcome) | also
 
     def write(again: bool) -> None:
         settled = ToolCall.objects.filter(pk=call.pk, status=call.status).update(**columns)

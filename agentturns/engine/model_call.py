@@ -30,6 +30,7 @@ from agentturns.providers.base import (
     ToolResults,
     UserMessage,
 )
+from agentturns.usd import round_usd
 
 logger = logging.getLogger("agentturns")
 
@@ -70,7 +71,7 @@ class ModelCall:
         self.step.model = name
         self.step.provider = alias
         self.step.started_at = self._at
-        self.step.output_limit = output_limit
+        self.step.output_limit = self._provider.output_limit(self.request)
         self._reckon(last)
 
     def _reckon(self, last: Step | None) -> None:
@@ -85,7 +86,7 @@ class ModelCall:
             return known
         return estimate_cost(
             self.step.estimated_input_tokens or 0,
-            self.request.max_output_tokens,
+            self.step.output_limit,
             model=self.request.model,
             pricing_id=self._provider.pricing_id,
             at=self._at,
@@ -124,7 +125,8 @@ class ModelCall:
     def charge(self, reply: ModelReply) -> Charge:
         """What the reply cost: known, presumed where the provider gave no usage, or unpriced."""
         if reply.knows_cost:
-            return Charge(reply.cost, source=self.step.provider if reply.cost is not None else "")
+            cost = None if reply.cost is None else round_usd(reply.cost)
+            return Charge(cost, source=self.step.provider if cost is not None else "")
         if reply.usage.input_tokens is None or reply.usage.output_tokens is None:
             if self.step.estimate is None:
                 return Charge(None)
@@ -134,7 +136,7 @@ class ModelCall:
             model=(reply.model, self.request.model),
             pricing_id=self._provider.pricing_id,
             at=self._at,
-            options=self._options,
+            options={**self._options, **reply.price_context},
         )
         return Charge(priced.cost, source=priced.source) if priced else Charge(None)
 

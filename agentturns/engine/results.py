@@ -11,9 +11,8 @@ from pydantic_core import to_jsonable_python
 from agentturns.cleaning import clean_json, clean_text, require_json
 from agentturns.conf import conf
 from agentturns.definitions.tools import Halt
+from agentturns.models.shown import shown_to_model
 from agentturns.models.states import CallStatus
-
-NO_OUTPUT = "(no output)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +57,6 @@ def timed_out(effect: str, seconds: float) -> CallOutcome:
     if effect == "transactional":
         return failed(f"Error: no result within {seconds:g} seconds; nothing was changed.")
     return failed(f"Outcome unknown: no result within {seconds:g} seconds; it may still have happened.")
-
-
-def shown_to_model(value: Any) -> str:
-    """``value`` as the text the model is given: never empty, cut with a visible mark."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if not text.strip():
-        return NO_OUTPUT
-    if len(text) <= conf.MAX_RESULT_CHARS:
-        return text
-    return f"{text[: conf.MAX_RESULT_CHARS]}\n[cut here: {conf.MAX_RESULT_CHARS:,} of {len(text):,} characters shown]"
 
 
 def _as_json(value: Any) -> Any:

@@ -31,6 +31,7 @@ from agentturns.exceptions import ConfigurationError, LeaseLost
 from agentturns.models.claims import Claim
 from agentturns.models.exits import Exit, Finished, Parked, Yielded, leave
 from agentturns.models.notice import Notice
+from agentturns.models.queueing import wording
 from agentturns.models.states import CallStatus, ParkReason, Status, StepStatus
 from agentturns.models.step import Step
 from agentturns.models.tool_call import ToolCall
@@ -224,12 +225,13 @@ class _TurnRun:
         return self._leave(Yielded()) if self.keeper.stopping.is_set() else None
 
     def _boundary(self) -> Exit | None:
-        """Between steps: cancel, notices to the model, then the budget's verdict."""
+        """Between steps: cancel, notices to the model, messages from people, then the budget's verdict."""
         left = self._interrupted()
         if left is not None:
             return left
         now = (self.turn.active_since or timezone.now()) + timedelta(seconds=self.claim.elapsed())
         self._tell_notices(now)
+        self._take_in_messages()
         cap = exceeded_reason(self.turn, now=now)
         return None if cap is None else self._breach(cap)
 
@@ -246,6 +248,14 @@ class _TurnRun:
         for saying in self._due(budget, shares, most, said, now):
             ledger.tell(self.claim, self.last, saying)
             self.notices.append(saying.text)
+
+    def _take_in_messages(self) -> None:
+        """What people sent while the turn ran; it never cuts into a batch."""
+        if self.turn.messages_waiting:
+            texts = ledger.take_in_messages(self.claim, self.last.index if self.last else 0)
+            self.turn.messages_waiting = 0
+            self.state.inbox.extend(texts)
+            self.notices.extend(wording(text) for text in texts)
 
     def _due(
         self, budget: TurnBudget, shares: Sequence[float], most: int | None, said: notices.Said, now: datetime
@@ -269,7 +279,7 @@ class _TurnRun:
 
     def _read_row(self) -> None:
         """What people may have changed since the claim: one row read."""
-        columns = ("cancel_requested_at", "budget_overrides", "limits")
+        columns = ("cancel_requested_at", "budget_overrides", "limits", "messages_waiting")
         row = insist(self.claim, lambda again: self.claim.held().values_list(*columns).first())
         if row is None:
             self.claim.ended = True

@@ -32,7 +32,6 @@ def take(agent: Agent, state: TurnState) -> dict[str, Any]:
         "request_options": json.dumps(
             {**provider.request_options(), "max_reply_tokens": agent.max_reply_tokens}, ensure_ascii=False
         ),
-        "queue_policy": agent.queue_policy or "followup",
     }
 
 

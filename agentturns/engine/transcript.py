@@ -6,7 +6,9 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from agentturns.models.message import Message as SentMessage
 from agentturns.models.notice import Notice
+from agentturns.models.queueing import wording
 from agentturns.models.states import CallStatus, Status, StepStatus
 from agentturns.models.step import Step
 from agentturns.models.tool_call import ToolCall
@@ -30,18 +32,20 @@ class Transcript:
         self._ids: set[str] = set()
         self.messages: list[Message] = []
         turns = [*_earlier(turn), turn]
-        steps, calls, notices = _rows([past.pk for past in turns])
+        steps, calls, said = _rows([past.pk for past in turns])
         self.baseline = 0
         for past in turns:
             if past is turn:
                 self.baseline = len(self.messages)
             self.messages.append(UserMessage(past.message or past.input))
+            self.messages.extend(UserMessage(text) for text in said[past.pk, 0])
             own = steps[past.pk]
             for step in own:
                 # A reply that ended the turn but was cut is asked for again, as if it had never been seen.
                 if step.terminal and (past is turn or step is not own[-1]):
+                    self.messages.extend(UserMessage(text) for text in said[past.pk, step.index])
                     continue
-                self.add(step, calls[step.pk], notices[past.pk, step.index], flavour=past.wire_flavour)
+                self.add(step, calls[step.pk], said[past.pk, step.index], flavour=past.wire_flavour)
             if past is not turn and past.status in ENDINGS:
                 self.messages.append(UserMessage(ENDINGS[Status(past.status)]))
 
@@ -55,6 +59,8 @@ class Transcript:
                 for request, call in zip(requests, calls, strict=True)
             )
             self.messages.append(ToolResults(results, "\n\n".join(notices)))
+        else:
+            self.messages.extend(UserMessage(text) for text in notices)
 
     def _unique(self, call: ToolCall, step: Step) -> str:
         """The call's id on the wire: the provider's own where it gave one not used before."""
@@ -90,7 +96,7 @@ def _rows(
 ) -> tuple[dict[int, list[Step]], dict[int, list[ToolCall]], dict[tuple[int, int], list[str]]]:
     steps: dict[int, list[Step]] = defaultdict(list)
     calls: dict[int, list[ToolCall]] = defaultdict(list)
-    notices: dict[tuple[int, int], list[str]] = defaultdict(list)
+    said: dict[tuple[int, int], list[str]] = defaultdict(list)
     for step in (
         Step.objects.filter(turn__in=turn_ids, status=StepStatus.COMPLETED)
         .only("pk", "turn_id", "index", "wire", "output", "terminal")
@@ -104,5 +110,9 @@ def _rows(
     ):
         calls[call.step_id].append(call)
     for notice in Notice.objects.filter(turn__in=turn_ids).order_by("pk"):
-        notices[notice.turn_id, notice.after_step].append(notice.text)
-    return steps, calls, notices
+        said[notice.turn_id, notice.after_step].append(notice.text)
+    # Merged messages stand in their turn's input already.
+    steering = SentMessage.objects.filter(turn__in=turn_ids, kind=SentMessage.Kind.STEER, after_step__isnull=False)
+    for turn_id, after_step, text in steering.order_by("pk").values_list("turn", "after_step", "text"):
+        said[turn_id, after_step].append(wording(text))
+    return steps, calls, said

@@ -1,6 +1,7 @@
 """The rows and their transitions."""
 
 from agentturns.models.budget_change import BudgetChange
+from agentturns.models.message import Message
 from agentturns.models.notice import Notice
 from agentturns.models.session import Session
 from agentturns.models.step import Step
@@ -8,4 +9,4 @@ from agentturns.models.sweep_mark import SweepMark
 from agentturns.models.tool_call import ToolCall
 from agentturns.models.turn import Turn
 
-__all__ = ["BudgetChange", "Notice", "Session", "Step", "SweepMark", "ToolCall", "Turn"]
+__all__ = ["BudgetChange", "Message", "Notice", "Session", "Step", "SweepMark", "ToolCall", "Turn"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.apps import apps
 from django.core.exceptions import PermissionDenied
 from django.db import models
+from django.utils import timezone
 
 from agentturns.conf import conf, load
 
@@ -14,6 +16,12 @@ from agentturns.conf import conf, load
 def name_of(user: Any) -> str:
     """The user's name as text; "" for trusted code."""
     return user.get_username() if user is not None else ""
+
+
+def local_time(moment: datetime) -> str:
+    """The moment to the second in the current time zone, for a sentence."""
+    local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
+    return f"{local:%Y-%m-%d %H:%M:%S}"
 
 
 def require_permission(user: Any, codename: str, what: str) -> None:

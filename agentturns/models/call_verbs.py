@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
@@ -11,10 +10,10 @@ from asgiref.sync import sync_to_async
 from django.utils import timezone
 
 from agentturns.cleaning import clean_text, require_json
-from agentturns.conf import conf
 from agentturns.exceptions import Conflict
-from agentturns.models.audit import log_change, name_of, require_consent, require_permission
+from agentturns.models.audit import local_time, log_change, name_of, require_consent, require_permission
 from agentturns.models.lifecycle import after_commit, locked, requeue
+from agentturns.models.shown import shown_to_model
 from agentturns.models.states import DECISION_REASONS, Approval, CallStatus, Status
 from agentturns.signals import tool_call_decided, turn_resumed
 
@@ -64,7 +63,7 @@ class CallVerbs:
                 status=CallStatus.COMPLETED,
                 approval=Approval.ANSWERED,
                 result=answer,
-                output_text=answer[: conf.MAX_RESULT_CHARS],
+                output_text=shown_to_model(answer),
                 completed_at=timezone.now(),
             )
         return self._refreshed()
@@ -78,12 +77,11 @@ class CallVerbs:
     def confirm(self, result: Any, *, by: Any = None) -> Self:
         """Settle a call in doubt as happened: the model gets ``result`` (JSON) as if the tool had returned it."""
         clean = require_json(result, "result")
-        text = clean if isinstance(clean, str) else json.dumps(clean, ensure_ascii=False)
         with self._deciding("confirmed", by, _doubted) as decision:
             decision.write(
                 status=CallStatus.COMPLETED,
                 result=clean,
-                output_text=text[: conf.MAX_RESULT_CHARS] or "(no output)",
+                output_text=shown_to_model(clean),
                 run_token="",
                 completed_at=timezone.now(),
             )
@@ -171,8 +169,8 @@ def _conflict(call: ToolCall, turn: Turn) -> Conflict:
     state = call.approval or call.status
     if call.decided_at is not None:
         who = f" by {call.decided_by_name}" if call.decided_by_name else ""
-        at = timezone.localtime(call.decided_at) if timezone.is_aware(call.decided_at) else call.decided_at
-        message = f"The call of {call.name} was already {state}{who} at {at:%Y-%m-%d %H:%M:%S}; nothing was changed."
+        at = local_time(call.decided_at)
+        message = f"The call of {call.name} was already {state}{who} at {at}; nothing was changed."
     else:
         message = f"The call of {call.name} is {state} and turn {turn.pk} is {turn.status}; no decision is open on it."
     return Conflict(message, status=state, by=call.decided_by_name, at=call.decided_at)

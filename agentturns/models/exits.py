@@ -12,11 +12,11 @@ from agentturns import doorbell
 from agentturns.exceptions import LeaseLost
 from agentturns.models.claims import Claim
 from agentturns.models.clock import database_now_plus
-from agentturns.models.lifecycle import after_commit, locked, release_session, ring_next, settle_open_calls, swap
+from agentturns.models.lifecycle import after_commit, end_turn, locked, release_session, swap
 from agentturns.models.states import DECISION_REASONS, Status
 from agentturns.models.tool_call import ToolCall
 from agentturns.models.turn import Turn
-from agentturns.signals import turn_finished, turn_parked
+from agentturns.signals import turn_parked
 
 logger = logging.getLogger("agentturns")
 
@@ -129,9 +129,7 @@ def _follow_up(turn: Turn, wish: Exit) -> None:
         case Parked():
             after_commit(turn_parked, turn)
         case Finished():
-            settle_open_calls(turn, f"the turn ended ({turn.status}).")
-            after_commit(turn_finished, turn)
-            ring_next(turn)
+            end_turn(turn)
 
 
 def cancel_message(turn: Turn) -> str:

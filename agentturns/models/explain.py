@@ -105,7 +105,7 @@ def _queued(turn: Turn) -> str:
     if turn.run_after is not None and turn.run_after > timezone.now():
         seconds = max(1, round((turn.run_after - timezone.now()).total_seconds()))
         why = f" {turn.error_message}" if turn.error_message else ""
-        return f"Tries again in {seconds:,} seconds (failure {turn.provider_failures}).{why}"
+        return f"Tries again in {CAPS['timeout'].show(seconds)} (failure {turn.provider_failures}).{why}"
     from agentturns.models.turn import Turn as Turns
 
     earlier = (

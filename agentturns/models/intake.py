@@ -15,6 +15,8 @@ from agentturns.definitions.agent import Agent, get_agent
 from agentturns.definitions.limits import Limits
 from agentturns.exceptions import ConfigurationError
 from agentturns.models.audit import name_of
+from agentturns.models.message import Message
+from agentturns.models.queueing import Way, debounce, first_unfinished, policy_of, take_in
 from agentturns.models.session import Session
 from agentturns.models.turn import Turn
 
@@ -41,21 +43,31 @@ def open_session(
         session = Session.objects.create(
             agent=agent.name, tenant=tenant, user=user, user_name=name_of(user), metadata=kept
         )
-        return _queue(session, index=1, key=key, columns=columns)
+        return _queue(session, agent, index=1, key=key, columns=columns)
 
     return _once(create, agent.name, tenant, key)
 
 
 def follow_up(session: Session, *, input: str, context: Any, limits: Limits | None, key: str) -> Turn:
-    """Queue the next turn of ``session``; a known key returns the turn that exists."""
+    """Take a message into ``session`` as its queue policy says; a known key returns the turn that has it."""
     agent = get_agent(session.agent)
     key = _label(key, "key")
     columns = _request(agent, input, context, limits)
 
     def create() -> Turn:
-        Session.objects.select_for_update(no_key=True).get(pk=session.pk)
+        held = Session.objects.select_for_update(no_key=True).get(pk=session.pk)
+        known = Message.objects.filter(session=session, key=key).first() if key else None
+        if known is not None:
+            return known.turn
+        # A message with limits or a context of its own cannot share another turn's.
+        shares = not columns["context"] and not columns["limits"]
+        turn = first_unfinished(held)
+        if turn is not None and shares:
+            way, turn = take_in(held, turn, text=columns["input"], key=key)
+            if way in (Way.MERGE, Way.STEER):
+                return turn
         last = Turn.objects.filter(session=session).aggregate(last=Max("index"))["last"] or 0
-        return _queue(session, index=last + 1, key=key, columns=columns)
+        return _queue(held, agent, index=last + 1, key=key, columns=columns)
 
     return _once(create, session.agent, session.tenant, key)
 
@@ -73,7 +85,8 @@ def _once(create: Callable[[], Turn], agent: str, tenant: str, key: str) -> Turn
         raise
 
 
-def _queue(session: Session, *, index: int, key: str, columns: dict[str, Any]) -> Turn:
+def _queue(session: Session, agent: Agent, *, index: int, key: str, columns: dict[str, Any]) -> Turn:
+    policy = policy_of(session, agent)
     turn: Turn = Turn.objects.create(
         session=session,
         index=index,
@@ -82,6 +95,8 @@ def _queue(session: Session, *, index: int, key: str, columns: dict[str, Any]) -
         user_id=session.user_id,
         user_name=session.user_name,
         key=key,
+        queue_policy=policy,
+        **debounce(policy),
         **columns,
     )
     doorbell.ring(turn.pk)

@@ -16,6 +16,7 @@ from agentturns.conf import conf
 from agentturns.exceptions import Conflict
 from agentturns.models.session import Session
 from agentturns.models.states import Approval, CallStatus, Status
+from agentturns.signals import turn_finished
 
 if TYPE_CHECKING:
     from agentturns.models.turn import Turn
@@ -104,6 +105,16 @@ def ring_next(turn: Turn) -> None:
     )
     if following and following[1] == Status.QUEUED:
         doorbell.ring(following[0])
+
+
+def end_turn(turn: Turn) -> None:
+    """What the end of a turn does beside its own row: no call stays open, no message is lost, the next turn goes on."""
+    from agentturns.models.queueing import promote
+
+    settle_open_calls(turn, f"the turn ended ({turn.status}).")
+    after_commit(turn_finished, turn)
+    promote(turn)
+    ring_next(turn)
 
 
 def release_session(turn: Turn) -> None:

@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 
 class Session(Row):
-    """One conversation with an agent; its turns run one at a time, in order."""
+    """One conversation with an agent; its turns run one at a time, in order.
 
-    people_columns = ("tenant", "user", "user_name", "metadata")
+    ``queue_policy``, where it is set, goes before the agent's for the turns sent from then on.
+    """
+
+    people_columns = ("tenant", "user", "user_name", "metadata", "queue_policy")
 
     agent = models.CharField(max_length=100)
     tenant = models.CharField(max_length=200, blank=True, default="")
@@ -28,6 +31,7 @@ class Session(Row):
     )
     user_name = models.CharField(max_length=255, blank=True, default="")
     metadata = models.JSONField(default=dict, blank=True)
+    queue_policy = models.CharField(max_length=20, blank=True, default="")
     active_turn = models.ForeignKey(
         "agentturns.Turn", null=True, blank=True, on_delete=models.SET_NULL, related_name="+", editable=False
     )
@@ -44,7 +48,11 @@ class Session(Row):
         limits: Limits | None = None,
         key: str = "",
     ) -> Turn:
-        """Queue the next turn of this conversation; the same (agent, tenant, key) returns the turn that exists.
+        """Send a message; the turn it became, or became part of. The same (agent, tenant, key) returns that turn.
+
+        While a turn of the conversation is not over, its queue policy decides: ``followup`` queues the message behind
+        it, ``collect`` adds it to a turn that has not begun, ``steer`` lets the turn see it at its next boundary,
+        ``interrupt`` ends the turn first. A message with ``context`` or ``limits`` becomes a turn of its own.
 
         Raises ``ValueError`` for empty or too large input, ``TypeError`` for what is not text or not JSON.
         """

@@ -10,6 +10,7 @@ from django.db.models import F, Q
 
 from agentturns.definitions.limits import CAPS, CapValue
 from agentturns.models.clock import UTCDateTimeField
+from agentturns.models.exchange import exchange
 from agentturns.models.explain import waiting_for
 from agentturns.models.rows import Row
 from agentturns.models.session import Session
@@ -93,6 +94,7 @@ class Turn(TurnVerbs, Row):
     crashes = models.PositiveIntegerField(default=0)
     provider_failures = models.PositiveIntegerField(default=0)
     run_after = UTCDateTimeField(null=True, blank=True)
+    messages_waiting = models.PositiveIntegerField(default=0)
     cancel_requested_at = models.DateTimeField(null=True, blank=True)
     acted_by = models.CharField(max_length=255, blank=True, default="")
     acted_at = models.DateTimeField(null=True, blank=True)
@@ -154,6 +156,11 @@ class Turn(TurnVerbs, Row):
     def is_finished(self) -> bool:
         """Whether the turn is completed, failed or canceled."""
         return self.status in Status.finished()
+
+    @property
+    def exchange(self) -> list[dict[str, Any]]:
+        """The turn's own messages as people read them, see ``models/exchange.py``."""
+        return exchange(self)
 
     @property
     def waiting_for(self) -> str:

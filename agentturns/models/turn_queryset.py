@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agentturns.models.turn import Turn
 
 _TOKENS = ("input_tokens", "cached_input_tokens", "output_tokens")
+_FIGURES = ("turns", "steps", *_TOKENS, "cost", "presumed_cost", "unpriced_steps")
 _GROUPS = {
     "agent": F("turn__agent"),
     "tenant": F("turn__tenant"),
@@ -107,12 +108,13 @@ class TurnQuerySet(models.QuerySet["Turn"]):
             Step.objects.using(self.db)
             .filter(turn__in=self.order_by().values("pk"))
             .values(group_value=_GROUPS[group])
+            # First what looks at the cost of each step: after the sum, "cost" means the sum.
+            .annotate(unpriced_steps=Count("pk", filter=unpriced))
             .annotate(
                 turns=Count("turn", distinct=True),
                 steps=Count("pk"),
                 **{name: Sum(name) for name in _TOKENS},
                 **_money(),
-                unpriced_steps=Count("pk", filter=unpriced),
             )
             .order_by("group_value")
         )
@@ -125,7 +127,7 @@ def _money() -> dict[str, Sum]:
 
 def _figures(row: dict[str, Any]) -> dict[str, Any]:
     empty = {"cost": Decimal(0), "presumed_cost": Decimal(0)}
-    return {name: empty.get(name, 0) if value is None else value for name, value in row.items()}
+    return {name: empty.get(name, 0) if row[name] is None else row[name] for name in _FIGURES}
 
 
 class TurnManager(RowManager.from_queryset(TurnQuerySet)):  # type: ignore[misc]  # a class made at run time

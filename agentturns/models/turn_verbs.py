@@ -11,19 +11,11 @@ from django.utils import timezone
 from agentturns.cleaning import clean_text
 from agentturns.definitions.limits import CAPS
 from agentturns.exceptions import Conflict
-from agentturns.models.audit import log_change, name_of, require_permission
-from agentturns.models.lifecycle import (
-    after_commit,
-    locked,
-    release_session,
-    requeue,
-    ring_next,
-    settle_open_calls,
-    swap,
-)
+from agentturns.models.audit import local_time, log_change, name_of, require_permission
+from agentturns.models.lifecycle import after_commit, end_turn, locked, release_session, requeue, swap
 from agentturns.models.states import BUDGET_REASONS, RETRY_REASONS, CallStatus, ParkReason, Status
 from agentturns.money.budget import check_lower, check_raise
-from agentturns.signals import budget_raised, turn_finished, turn_resumed
+from agentturns.signals import budget_raised, turn_resumed
 
 if TYPE_CHECKING:
     from agentturns.models.turn import Turn
@@ -105,10 +97,8 @@ class TurnVerbs:
             error_message=cancel_message(turn),
             **acted,
         )
-        settle_open_calls(turn, "the turn ended (canceled).")
         release_session(turn)
-        after_commit(turn_finished, turn)
-        ring_next(turn)
+        end_turn(turn)
 
     def retry(self, *, by: Any = None, reason: str = "") -> Self:
         """Resume a turn that parked on a fault, or a failed one, where it stopped.
@@ -184,14 +174,10 @@ def _let_repeat(turn: Turn) -> None:
 def _conflict(turn: Turn, what: str) -> Conflict:
     state = turn.status + (f" ({turn.park_reason})" if turn.park_reason else "")
     who = f"; {turn.acted_by} acted on it" if turn.acted_by else "; trusted code acted on it" if turn.acted_at else ""
-    at = f" at {timezone.localtime(turn.acted_at):%Y-%m-%d %H:%M:%S}" if turn.acted_at and _aware(turn) else ""
+    at = f" at {local_time(turn.acted_at)}" if turn.acted_at else ""
     return Conflict(
         f"Turn {turn.pk} is {state} and {what}{who}{at}.", status=turn.status, by=turn.acted_by, at=turn.acted_at
     )
-
-
-def _aware(turn: Turn) -> bool:
-    return turn.acted_at is not None and timezone.is_aware(turn.acted_at)
 
 
 def _acted(by: Any, reason: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from agentturns.cleaning import clean_text
 from agentturns.providers.base import Fault, ProviderError
 from agentturns.providers.faults import Endpoint, refusal, unreadable
 
@@ -47,7 +48,7 @@ def post(client: Any, path: str, body: Mapping[str, Any], *, endpoint: Endpoint,
     except Exception as error:
         # The vendor's exceptions hold the request with its key, so none is chained.
         raise _fault_behind(error, endpoint, timeout) from None
-    request_id = next((found for name in REQUEST_ID_HEADERS if (found := response.headers.get(name))), "")
+    request_id = clean_text(next((found for name in REQUEST_ID_HEADERS if (found := response.headers.get(name))), ""))
     try:
         return Answer(raw.decode("utf-8-sig"), request_id)
     except UnicodeDecodeError:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
+from agentturns.cleaning import clean_text
 from agentturns.providers.base import Fault, ProviderError
 from agentturns.providers.redaction import redact
 
@@ -143,17 +144,15 @@ def key_problem(endpoint: Endpoint) -> str:
 
 
 def classify(status: int, error: Mapping[str, Any], message: str, headers: Mapping[str, str]) -> Fault:
-    """The fault, by what the vendor names, then by what it says, then by the HTTP status."""
-    named = [BY_SIGNAL[signal] for signal in _signals(error) if signal in BY_SIGNAL]
-    if Fault.SPEND_LIMIT in named:
-        return Fault.SPEND_LIMIT
+    """The fault, by what the vendor says in words, then by the cause it names, then by the HTTP status."""
     if status in (200, 400, 402, 403, 429):
         for phrase, fault in BY_PHRASE:
             if phrase.search(message):
                 return fault
     if status == 429 and headers.get("x-should-retry") == "false":
         return Fault.SPEND_LIMIT
-    return named[0] if named else _by_status(status)
+    named = (BY_SIGNAL[signal] for signal in _signals(error) if signal in BY_SIGNAL)
+    return next(named, _by_status(status))
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
@@ -195,7 +194,7 @@ def _error(
     return ProviderError(
         sentence,
         fault=fault,
-        code=(code or f"http_{status}")[:60],
+        code=clean_text(code or f"http_{status}")[:60],
         retry_after=retry_after(headers, datetime.now(UTC)),
         billed=(status == 200 or status in MAYBE_BILLED) if billed is None else billed,
     )

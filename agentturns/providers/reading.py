@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentturns.cleaning import clean_text
 from agentturns.providers.base import ToolRequest
 from agentturns.providers.faults import Endpoint, error_inside, malformed, unreadable
 
@@ -44,8 +45,8 @@ def load_reply(endpoint: Endpoint, wire: str) -> dict[str, Any]:
 
 
 def text(value: Any) -> str:
-    """A string as it is, "" for anything else."""
-    return value if isinstance(value, str) else ""
+    """A string, without what no database stores, "" for anything else."""
+    return clean_text(value) if isinstance(value, str) else ""
 
 
 def mapping(value: Any) -> dict[str, Any]:
@@ -68,7 +69,7 @@ def count(value: Any) -> int | None:
 def joined_text(content: Any) -> str:
     """The text of a message's content: a string, or the text parts of a list."""
     if isinstance(content, list):
-        return "".join(part if isinstance(part, str) else _part_text(part) for part in content)
+        return "".join(text(part) or _part_text(part) for part in content)
     return text(content)
 
 
@@ -76,7 +77,7 @@ def arguments_text(value: Any) -> str:
     """A tool call's arguments as JSON text, also where a server sends an object or nothing."""
     if value is None or value == "":
         return "{}"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return clean_text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def _part_text(part: Any) -> str:

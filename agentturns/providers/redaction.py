@@ -10,8 +10,10 @@ from agentturns.cleaning import clean_text
 
 LONGEST: Final = 500
 _HIDDEN: Final = "[key]"
-# Vendors repeat a wrong key, whole or with stars in the middle.
-_KEY_LIKE: Final = re.compile(r"\b(?:sk|pk|rk|key|token|Bearer)[-_ ][A-Za-z0-9*.…_-]{8,}", re.IGNORECASE)
+# Vendors repeat a wrong key, whole or with stars in the middle. A token of another make is known by its digits.
+_KEY_LIKE: Final = re.compile(
+    r"\b(?:sk|pk|rk|gsk|xai|hf|pplx|nvapi)[-_][A-Za-z0-9*.…_-]{8,}|\bAIza[\w-]{20,}|(?<=Bearer )(?=\S*[\d*])\S{8,}"
+)
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+@")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import signal
@@ -16,11 +15,10 @@ from django_q.cluster import Sentinel
 from django_q.conf import Conf
 
 from agentturns.conf import conf
+from agentturns.worker.forking import children_die_with_this_process, leave_databases
 from agentturns.worker.stop_line import StopLine, listen_to
 
 logger = logging.getLogger("agentturns")
-
-_PR_SET_PDEATHSIG = 1
 
 
 def serve(line: StopLine, *, processes: int | None, grace: float) -> NoReturn:
@@ -34,11 +32,10 @@ def serve(line: StopLine, *, processes: int | None, grace: float) -> NoReturn:
     try:
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
-        # Signals to the worker are for its supervisor, which pulls the line; some managers send them to everyone.
-        for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(ignored, signal.SIG_IGN)
+        _disregard_stop_signals()
         listen_to(line)
-        _die_with_this_process()
+        # Orphans would go on to take messages, and leave the turns to nobody.
+        children_die_with_this_process()
         _configure(processes)
         _TurnSentinel(line, grace)
         code = 0
@@ -60,9 +57,12 @@ class _TurnSentinel(Sentinel):  # type: ignore[misc]  # django-q2 has no types
         super().__init__(line, threading.Event(), uuid.uuid4())
 
     def start(self) -> None:
-        # django-q2 has just set this to the default, under which a signal to the whole group ends turns mid-call.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _disregard_stop_signals()  # django-q2 has just set them otherwise
         super().start()
+
+    def spawn_process(self, target: Any, *args: Any) -> Any:
+        leave_databases()
+        return super().spawn_process(target, *args)
 
     def guard(self) -> None:
         logger.info("cluster ready queue=%s processes=%s pid=%s", conf.QUEUE, self.pool_size, self.pid)
@@ -73,6 +73,15 @@ class _TurnSentinel(Sentinel):  # type: ignore[misc]  # django-q2 has no types
         signal.setitimer(signal.ITIMER_REAL, max(self._grace, 0.001))
         super().stop()
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _disregard_stop_signals() -> None:
+    """Leave them to the supervisor, which pulls the line; some process managers send them to every process.
+
+    Not ``SIG_IGN``: programs that tools start would inherit that, and could not be terminated.
+    """
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, lambda *_: None)
 
 
 def _kill_group(*_: Any) -> None:
@@ -92,16 +101,4 @@ def _configure(processes: int | None) -> None:
         if hasattr(Conf, name.upper()):
             setattr(Conf, name.upper(), value)
     Conf.CLUSTER_NAME = conf.QUEUE
-
-
-def _die_with_this_process() -> None:
-    """Have the kernel end the children of this process with it, where it can: orphans would swallow messages."""
-    if sys.platform != "linux":
-        return
-    libc, parent = ctypes.CDLL(None), os.getpid()
-
-    def after_fork() -> None:
-        if os.getppid() == parent:
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-    os.register_at_fork(after_in_child=after_fork)
+    Conf.SYNC = False

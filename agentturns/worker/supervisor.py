@@ -16,6 +16,7 @@ from typing import Final
 from django.db import Error, connections
 
 from agentturns.conf import conf
+from agentturns.worker.forking import leave_databases
 from agentturns.worker.stop_line import StopLine
 from agentturns.worker.sweep import ring_for_runnable
 
@@ -25,6 +26,7 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOOK_SECONDS: Final = 0.5
 # The cluster kills itself when its grace is over; this much later its supervisor does.
 MARGIN_SECONDS: Final = 2.0
+ONE_GESTURE_SECONDS: Final = 1.0
 LAST_BELL_SECONDS: Final = 5.0
 
 
@@ -32,8 +34,8 @@ class Supervisor:
     """Runs the cluster that runs the turns.
 
     ``processes`` None means as many as ``Q_CLUSTER`` says. ``grace`` is how many seconds turns have, after a signal to
-    stop, to reach their next boundary; then they are cut off, and taken over once their leases expire. A second
-    signal cuts them off at once.
+    stop, to reach their next boundary; then they are cut off, and taken over once their leases expire. A signal that
+    comes a second or more after the first cuts them off at once.
     """
 
     def __init__(self, *, processes: int | None = None, grace: float = 25.0) -> None:
@@ -44,7 +46,7 @@ class Supervisor:
         """Until a signal or the cluster's own end; the exit code: 0 when a signal ended it, else 1."""
         from agentturns.worker.cluster import serve
 
-        _leave_databases()
+        leave_databases()
         line = StopLine()
         cluster = multiprocessing.get_context("fork").Process(
             target=serve,
@@ -55,6 +57,8 @@ class Supervisor:
         with _signals() as heard:
             cluster.start()
             assert cluster.pid is not None
+            with contextlib.suppress(OSError):
+                os.setpgid(cluster.pid, cluster.pid)  # the child does so too; whoever comes first
             try:
                 asked = self._attend(cluster, heard)
                 line.pull()
@@ -79,9 +83,11 @@ class Supervisor:
         return False
 
     def _await_end(self, cluster: multiprocessing.process.BaseProcess, heard: _Signals) -> None:
-        ends_at = time.monotonic() + self._grace + MARGIN_SECONDS
-        while cluster.is_alive() and time.monotonic() < ends_at:
-            if name := heard.wait(LOOK_SECONDS / 5):
+        began = time.monotonic()
+        while cluster.is_alive() and time.monotonic() < began + self._grace + MARGIN_SECONDS:
+            name = heard.wait(LOOK_SECONDS / 5)
+            # Ctrl-C reaches this process twice when its parent passes it on.
+            if name and time.monotonic() > began + ONE_GESTURE_SECONDS:
                 logger.warning("turnworker cuts its turns off signal=%s", name)
                 return
 
@@ -93,10 +99,11 @@ class _Signals:
         self._pipe = pipe
 
     def wait(self, seconds: float) -> str:
-        """The name of a signal that came within ``seconds``, else ""."""
+        """The name of a stop signal that came within ``seconds``, else ""."""
         if not select.select([self._pipe], [], [], seconds)[0]:
             return ""
-        return signal.Signals(os.read(self._pipe, 1)[0]).name
+        came = os.read(self._pipe, 1)[0]
+        return signal.Signals(came).name if came in STOP_SIGNALS else ""
 
 
 @contextlib.contextmanager
@@ -117,14 +124,6 @@ def _signals() -> Iterator[_Signals]:
         signal.set_wakeup_fd(wakeup)
         os.close(near)
         os.close(far)
-
-
-def _leave_databases() -> None:
-    """Close what must not be shared with a forked process: connections, and the pools that hold them."""
-    for connection in connections.all(initialized_only=True):
-        connection.close()
-        if hasattr(connection, "close_pool"):
-            connection.close_pool()
 
 
 def _end_group(group: int) -> None:

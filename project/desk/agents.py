@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 from agentturns import Agent, Limits
-from agentturns.testing import ScriptedModel
+from agentturns.providers.scripted import ScriptedModel
 from project.desk.script import answer
 from project.desk.tools import find_order, issue_refund, notify_customer
 

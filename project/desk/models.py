@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from django.db import models
 from django.db.models import Sum
@@ -20,9 +19,6 @@ class Order(models.Model):
     item = models.CharField(max_length=200)
     paid_pence = models.PositiveIntegerField()
     placed_on = models.DateField()
-
-    if TYPE_CHECKING:
-        refunds: models.Manager[Refund]
 
     class Meta:
         ordering = ("-id",)

@@ -99,7 +99,8 @@ def without_price(**columns: Any) -> Turn:
 
 def asking(*calls: Call, **columns: Any) -> Turn:
     """A turn parked on an approval."""
-    return a_turn(a_step(*(calls or [a_question()])), status="parked", park_reason="approval", **columns)
+    columns.setdefault("park_reason", "approval")
+    return a_turn(a_step(*(calls or [a_question()])), status="parked", **columns)
 
 
 def in_doubt(**columns: Any) -> Turn:

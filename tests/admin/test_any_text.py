@@ -10,6 +10,7 @@ import pytest
 from django.contrib.staticfiles import finders
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from agentturns import BudgetChange, Notice, Session, Turn
 from tests.admin import rows
@@ -58,33 +59,25 @@ def typical() -> Turn:
 
 
 def extreme() -> Turn:
-    asked = rows.a_question(
-        NASTY[:200], arguments={NASTY: [NASTY, LONG]}, raw_arguments=NASTY + LONG, note=NASTY + LONG
-    )
-    ran = rows.a_call(
-        NASTY[:200],
-        arguments={},
-        raw_arguments=NASTY + LONG,
-        output_text=NASTY + LONG,
-        result={NASTY: LONG},
-        error=NASTY + LONG,
-        decided_by_name=NASTY[:200],
-        approval="approved",
-    )
-    output = [{"type": "text", "text": NASTY + LONG}, {"type": "reasoning", NASTY: LONG}, NASTY, None, 7]
-    columns = {"model": NASTY[:200], "request_id": NASTY[:200], "stop_reason": NASTY[:60], "error": NASTY + LONG}
+    text, name = NASTY + LONG, NASTY[:100]
+    asked = rows.a_question(name, arguments={NASTY: [NASTY, LONG]}, raw_arguments=text, note=text)
+    ran = rows.a_call(name, arguments={}, raw_arguments=text, output_text=text, result={NASTY: LONG}, error=text)
+    ran |= {"decided_by_name": name, "approval": "approved"}
+    output = [{"type": "text", "text": text}, {"type": "reasoning", NASTY: LONG}, NASTY, None, 7]
+    said = {"model": name, "request_id": name, "stop_reason": name[:60], "error": text}
     turn = rows.a_turn(
-        rows.a_step(ran, output=output, price_source=NASTY[:200], **columns),
-        rows.a_step(asked, output=NASTY, attempts=9, **columns),
-        status="parked", park_reason="approval", agent=NASTY[:100], tenant=NASTY[:200], user_name=NASTY[:200], model=NASTY[:200],
-        input=NASTY + LONG, answer=NASTY + LONG, instructions=NASTY + LONG, tool_definitions=NASTY + LONG,
-        context={NASTY: LONG}, error_message=NASTY + LONG, acted_by=NASTY[:200], acted_reason=NASTY + LONG, acted_at=rows.timezone.now(),
-    )  # fmt: skip
-    Session.objects.filter(pk=turn.session_id).update(metadata={NASTY: LONG}, user_name=NASTY[:200])
-    Notice.objects.create(turn=turn, after_step=1, kind="tool_budget", text=NASTY + LONG)
-    BudgetChange.objects.create(
-        turn=turn, cap="max_cost", old="0.1", new="0.25", by_name=NASTY[:200], reason=NASTY + LONG, at=turn.created_at
+        rows.a_step(ran, output=output, price_source=name, **said),
+        rows.a_step(asked, output=NASTY, attempts=9, **said),
+        status="parked",
+        park_reason="approval",
+        **dict.fromkeys(("agent", "tenant", "user_name", "model", "acted_by"), name),
+        **dict.fromkeys(("input", "answer", "instructions", "tool_definitions", "error_message", "acted_reason"), text),
+        context={NASTY: LONG},
+        acted_at=timezone.now(),
     )
+    Session.objects.filter(pk=turn.session_id).update(metadata={NASTY: LONG}, user_name=name)
+    Notice.objects.create(turn=turn, after_step=1, kind="tool_budget", text=text)
+    BudgetChange.objects.create(turn=turn, cap="max_cost", new="0.25", by_name=name, reason=text, at=turn.created_at)
     return turn
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
-from django.test import Client
+from django.db import connections
+from django.test import Client, override_settings
 
-from agentturns import ToolCall, Turn
+from agentturns import BudgetChange, ToolCall, Turn
 from tests.admin import rows
-from tests.admin.operators import VERBS, VIEWS, browser_of, messages_of, staff
+from tests.admin.operators import VERBS, VIEWS, browser_of, messages_of, staff, words
 
 pytestmark = pytest.mark.django_db
+
+
+DECISIONS = ("approve", "decline", "answer", "rerun", "confirm")
 
 
 def act(browser: Client, turn: Turn, verb: str, **fields: Any) -> Any:
@@ -80,6 +85,46 @@ def test_an_answer_stands_for_the_tools_result(browser: Client) -> None:
     decide(browser, the_call(turn), "answer", text="Ask for the receipt first.")
     call = the_call(turn)
     assert (call.status, call.approval, call.output_text) == ("completed", "answered", "Ask for the receipt first.")
+
+
+def test_a_question_is_read_as_prose_and_answered_not_approved(browser: Client) -> None:
+    question = rows.a_question("ask_person", arguments={"question": "Blue\nor red?"}, is_question=True)
+    turn = rows.asking(question, park_reason="question")
+    for page in (f"turn/{turn.pk}", f"toolcall/{the_call(turn).pk}"):
+        html = browser.get(f"/admin/agentturns/{page}/change/").content.decode()
+        assert "Blue<br>or red?" in html
+        assert {name for name in DECISIONS if f'value="{name}"' in html} == {"answer", "decline"}
+    decide(browser, the_call(turn), "answer", text="Blue.")
+    assert the_call(turn).output_text == "Blue."
+
+
+@pytest.mark.parametrize(
+    ("make", "offered"),
+    [
+        (rows.asking, {"approve", "decline", "answer"}),
+        (rows.in_doubt, {"rerun", "confirm", "decline"}),
+    ],
+)
+def test_the_buttons_are_those_that_fit_the_call(browser: Client, make: Any, offered: set[str]) -> None:
+    turn = make()
+    for page in (f"turn/{turn.pk}", f"toolcall/{the_call(turn).pk}"):
+        html = browser.get(f"/admin/agentturns/{page}/change/").content.decode()
+        assert {name for name in DECISIONS if f'value="{name}"' in html} == offered
+
+
+def four_eyes(user: User, call: ToolCall) -> bool | str:
+    return "somebody else must look." if user.username == "olga" else True
+
+
+@override_settings(AGENTTURNS={"MAY_DECIDE": f"{__name__}.four_eyes"})
+def test_the_projects_own_rule_takes_the_buttons_away_and_says_why(browser: Client) -> None:
+    turn = rows.asking()
+    html = browser.get(f"/admin/agentturns/turn/{turn.pk}/change/").content.decode()
+    assert "somebody else must look." in html
+    assert "/decide/" not in html
+    assert decide(browser, the_call(turn), "approve").status_code == 403
+    other = browser_of(staff("otto", *VIEWS, "decide_toolcall"))
+    assert "/decide/" in other.get(f"/admin/agentturns/turn/{turn.pk}/change/").content.decode()
 
 
 def test_an_empty_answer_is_refused_with_a_sentence(browser: Client) -> None:
@@ -201,6 +246,25 @@ def test_each_verb_takes_its_own_permission(db: None, verb: str, path: str) -> N
     turn.refresh_from_db()
     assert turn.status == "parked"
     assert browser_of(staff("it-alone", *VIEWS, verb)).post(url, {"decision": "approve"}).status_code == 302
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_who_press_at_once_one_is_first_and_all_others_are_told(operator: User) -> None:
+    turn = rows.over_cost()
+    fields = {"max_cost": "0.50", "reason": "at once"}
+
+    def press(browser: Client) -> str:
+        try:
+            return words(browser.post(f"/admin/agentturns/turn/{turn.pk}/raise/", fields, follow=True))
+        finally:
+            connections.close_all()
+
+    browsers = [browser_of(operator) for _ in range(6)]
+    with ThreadPoolExecutor(len(browsers)) as pool:
+        pages = list(pool.map(press, browsers))
+    assert sum("is raised and resumed" in page for page in pages) == 1
+    assert sum("olga acted on it at" in page for page in pages) == 5
+    assert BudgetChange.objects.count() == LogEntry.objects.count() == 1
 
 
 def test_a_row_that_does_not_exist_is_told(browser: Client) -> None:

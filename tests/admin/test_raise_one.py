@@ -132,14 +132,20 @@ def test_the_box_is_not_shown_where_every_step_has_a_price(browser: Client) -> N
     assert "Allow steps without a known price" not in words(browser.get(address(rows.over_cost())))
 
 
-@pytest.mark.parametrize("make", [rows.over_cost, rows.without_price])
-def test_whoever_comes_second_is_told_who_was_first(browser: Client, make: Any) -> None:
+@pytest.mark.parametrize(
+    ("make", "first", "written"),
+    [
+        (rows.over_cost, {"max_cost": "0.50"}, {"max_cost": "0.75"}),
+        (rows.without_price, {"unpriced": "allow"}, {"unpriced": "on"}),
+    ],
+)
+def test_whoever_comes_second_is_told_who_was_first(
+    browser: Client, make: Any, first: dict[str, str], written: dict[str, str]
+) -> None:
     turn = make()
-    fields = {"max_cost": "0.50", "unpriced": "allow"} if make is rows.without_price else {"max_cost": "0.50"}
-    form = browser.get(address(turn)).context["form"]
-    assert set(fields) <= set(form.fields)
-    turn.raise_budget(by=staff("anna", "raise_budget"), reason="first", **fields)
-    [message] = messages_of(post(browser, turn, **{name: "0.75" if name == "max_cost" else "on" for name in fields}))
+    assert set(written) <= set(browser.get(address(turn)).context["form"].fields)
+    turn.raise_budget(by=staff("anna", "raise_budget"), reason="first", **first)
+    [message] = messages_of(post(browser, turn, **written))
     assert f"Turn {turn.pk} is queued" in message
     assert "anna acted on it at" in message
     assert BudgetChange.objects.filter(by_name="olga").count() == 0

@@ -106,6 +106,13 @@ def test_a_turn_raised_by_somebody_else_meanwhile_is_told_though_the_list_is_fil
     assert "anna acted on it at" in message
 
 
+def test_a_price_allowed_by_somebody_else_meanwhile_is_told_too(browser: Client) -> None:
+    taken = rows.without_price()
+    taken.raise_budget(by=staff("anna", "raise_budget"), reason="first", unpriced="allow")
+    [message] = messages_of(confirm(browser, taken, unpriced="on"))
+    assert "anna acted on it at" in message
+
+
 def test_all_that_match_the_filter_may_be_chosen_and_only_they(browser: Client) -> None:
     acme = [rows.over_cost(tenant="acme") for _ in range(3)]
     rows.over_cost(tenant="globex")

@@ -178,6 +178,16 @@ def test_the_count_stops_a_few_pages_ahead(browser: Client) -> None:
     assert "LIMIT 550" in counts[0]
 
 
+def test_the_list_leaves_the_large_columns_in_the_database(browser: Client) -> None:
+    rows.over_cost(input="x" * 100_000)
+    with CaptureQueriesContext(connection) as captured:
+        page = browser.get(LIST)
+    read = " ".join(query["sql"] for query in captured if '"agentturns_turn"' in query["sql"])
+    for column in ("answer", "instructions", "tool_definitions", "message", "error_message"):
+        assert f'"agentturns_turn"."{column}"' not in read
+    assert len(page.content) < 60_000
+
+
 @pytest.mark.parametrize("query", [{"p": "9" * 30}, {"p": "-1"}, {"p": "x"}, {"o": "1"}, {"status__exact": "no"}])
 def test_an_address_made_up_by_hand_gives_a_page(browser: Client, query: dict[str, str]) -> None:
     rows.a_turn()

@@ -173,6 +173,13 @@ def test_arguments_too_long_to_be_read_here_are_decided_on_the_calls_own_page(br
     assert '/decide/"' in own
 
 
+def test_what_middleware_made_of_the_request_is_shown_beside_it(browser: Client) -> None:
+    turn = rows.a_turn(input="call me on 555", message="call me on [number]", flags={"pii": True})
+    read = words(page(browser, turn))
+    assert "call me on 555 What the model reads instead call me on [number]" in read
+    assert '{ "pii": true }' in read
+
+
 def test_a_turn_that_does_not_exist_leads_back_with_a_message(browser: Client) -> None:
     for name in ("change", "raise", "lower"):
         response = browser.get(f"/admin/agentturns/turn/987654321/{name}/", follow=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 
 from agentturns import Agent, Conflict, InvalidBudget, Limits, Session, ToolCall, Turn, tool
 from agentturns.engine.runner import run_turn
@@ -47,9 +47,10 @@ def asks(*calls: tuple[str, str], **options: Any) -> Any:
     return reply(tool_calls=[(name, {"order": order}) for name, order in calls], **options)
 
 
-@pytest.mark.parametrize(("owner", "verb"), [(owner, verb) for owner, verbs in TWINS.items() for verb in verbs])
-def test_every_verb_has_a_coroutine_twin(owner: type, verb: str) -> None:
-    assert inspect.iscoroutinefunction(getattr(owner, f"a{verb}"))
+def test_every_verb_has_a_coroutine_twin() -> None:
+    for owner, verbs in TWINS.items():
+        for verb in verbs:
+            assert inspect.iscoroutinefunction(getattr(owner, f"a{verb}")), f"{owner.__name__}.a{verb}"
 
 
 def test_a_session_is_opened_and_continued_from_async_code() -> None:
@@ -58,7 +59,7 @@ def test_a_session_is_opened_and_continued_from_async_code() -> None:
         session = await Session.objects.aget(pk=first.session_id)
         return first, await session.asend("more", context={"order": 7}, limits=Limits(max_steps=2))
 
-    first, second = asyncio.run(converse())
+    first, second = async_to_sync(converse)()
     assert (first.tenant, first.key, first.index) == ("acme", "k", 1)
     assert (second.index, second.context, second.limit("max_steps")) == (2, {"order": 7}, 2)
 
@@ -74,7 +75,7 @@ def test_a_budget_is_raised_and_lowered_from_async_code() -> None:
         raised = await turn.araise_budget(max_cost=Decimal(3), reason="go on")
         assert (raised.status, raised.limit("max_cost"), raised.limit("max_steps")) == ("queued", Decimal(3), 5)
 
-    asyncio.run(move())
+    async_to_sync(move)()
     assert run_turn(turn.pk).status == "completed"
 
 
@@ -87,7 +88,7 @@ def test_a_turn_is_retried_and_canceled_from_async_code() -> None:
         with pytest.raises(Conflict):
             await turn.acancel()
 
-    asyncio.run(move())
+    async_to_sync(move)()
 
 
 def test_calls_are_decided_from_async_code() -> None:
@@ -99,7 +100,7 @@ def test_calls_are_decided_from_async_code() -> None:
         assert (await second.adecline(reason="too much")).status == "refused"
         assert (await third.aanswer("Paid by hand.")).result == "Paid by hand."
 
-    asyncio.run(decide())
+    async_to_sync(decide)()
     turn = run_turn(turn.pk)
     assert [call.output_text for call in turn.tool_calls.order_by("position")] == [
         "paid a",
@@ -118,12 +119,12 @@ def test_doubts_are_settled_from_async_code() -> None:
         with pytest.raises(Conflict):
             await call.aconfirm("sent")
 
-    asyncio.run(settle())
+    async_to_sync(settle)()
     doubtful = run_turn(run_until_death(doubtful).pk)
 
     async def confirm() -> None:
         call = await doubtful.tool_calls.aget()
         assert (await call.aconfirm({"sent": True})).output_text == '{"sent": true}'
 
-    asyncio.run(confirm())
+    async_to_sync(confirm)()
     assert run_turn(doubtful.pk).status == "completed"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.db import models
 
@@ -90,7 +90,7 @@ def test_a_stale_instance_does_not_put_an_old_status_back() -> None:
     assert stale.status == "queued"
     stale.context = {"seen": True}
     stale.save()
-    asyncio.run(Turn.objects.get(pk=stale.pk).asave())
+    async_to_sync(Turn.objects.get(pk=stale.pk).asave)()
     turn = Turn.objects.get()
     assert (turn.status, turn.answer, turn.step_count, turn.context) == ("completed", "done", 1, {"seen": True})
 

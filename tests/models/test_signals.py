@@ -56,19 +56,6 @@ def heard() -> Iterator[list[tuple[str, dict[str, Any]]]]:
             signal.disconnect(receive)
 
 
-def test_the_signals_are_those_of_the_contract() -> None:
-    assert set(ALL) == {
-        "turn_started",
-        "turn_parked",
-        "turn_resumed",
-        "turn_finished",
-        "step_finished",
-        "tool_budget_warned",
-        "budget_raised",
-        "tool_call_decided",
-    }
-
-
 def test_a_turn_that_parks_twice_is_heard_once_at_each_station() -> None:
     turn = turn_of(asks("ask"), asks("b", cost="2"), reply("done"), max_cost=1)
     with heard() as sent:

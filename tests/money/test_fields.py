@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import FieldError, ValidationError
 from django.db import connection, models, transaction
-from django.db.models import Avg, Case, F, Max, Sum, Value, When
+from django.db.models import Avg, Case, F, Max, Subquery, Sum, Value, When
 from django.db.models.functions import Coalesce
 from django.test.utils import isolate_apps
 from hypothesis import given
@@ -93,6 +93,13 @@ def test_filters_compare_exactly(bills: Any) -> None:
     assert bills.exclude(cost__lt=usd("0.2")).count() == 1
 
 
+def test_a_filter_compares_with_the_sums_of_a_subquery(bills: Any) -> None:
+    dearest = bills.order_by("-cost").values("cost")[:1]
+    assert bills.filter(cost=Subquery(dearest)).count() == 1
+    assert bills.filter(cost__in=bills.filter(cost__lt="0.2").values("cost")).count() == 2
+    assert bills.filter(cost__lt=Subquery(dearest) + usd(1)).count() == 3
+
+
 def test_ordering_is_by_amount(bills: Any) -> None:
     bills.create(cost=10)
     found = list(bills.order_by("-cost").values_list("cost", flat=True))
@@ -133,6 +140,8 @@ MIXED: dict[str, Callable[[Any], Any]] = {
     "insert of a bare value": lambda bills: bills.create(cost=Value(3)),
     "filter": lambda bills: list(bills.filter(cost__gt=F("cost") + Decimal("0.25"))),
     "filter by another column": lambda bills: list(bills.filter(cost__gte=F("pieces"))),
+    "filter in a list of columns": lambda bills: list(bills.filter(cost__in=[F("pieces")])),
+    "filter in a range of columns": lambda bills: list(bills.filter(cost__range=(F("pieces"), usd(3)))),
     "filter in a list": lambda bills: list(bills.filter(cost__in=[F("extra") + 1])),
     "filter in a range": lambda bills: list(bills.filter(cost__range=(F("extra") + 1, usd(3)))),
     "annotation": lambda bills: list(bills.annotate(more=F("cost") + 1)),

@@ -44,6 +44,15 @@ def test_reasoning_is_a_part_of_the_output_and_paid_once() -> None:
     assert cost(Usage(input_tokens=10, output_tokens=1000, reasoning_tokens=900)) == plain
 
 
+def test_reasoning_with_a_rate_of_its_own_is_paid_at_that_rate_and_no_other() -> None:
+    def thought(reasoning: int) -> Decimal | None:
+        usage = Usage(input_tokens=0, output_tokens=1_000_000, reasoning_tokens=reasoning)
+        return cost(usage, "sonar-deep-research", pricing_id="perplexity")
+
+    assert (thought(0), thought(400_000), thought(1_000_000)) == (Decimal(8), Decimal(6), Decimal(3))
+    assert thought(2_000_000) == thought(1_000_000)
+
+
 def test_five_minute_and_one_hour_cache_writes_have_their_own_rates() -> None:
     def written(in_all: int, for_an_hour: int | None) -> Decimal | None:
         usage = Usage(1_000_000, 0, in_all, 0, cache_write_1h_tokens=for_an_hour)

@@ -179,6 +179,19 @@ def test_no_key_that_a_vendor_repeats_reaches_the_sentence(message: str) -> None
     assert "answered 401" in sentence
 
 
+HARMLESS = [
+    "Incorrect API key provided, see your settings.",
+    "The limit token_limit_exceeded was reached.",
+    "Bearer authentication is required.",
+    "This is a risk-based decision.",
+]
+
+
+@pytest.mark.parametrize("message", HARMLESS)
+def test_words_that_only_sound_like_a_key_stay(message: str) -> None:
+    assert message in str(refused(400, openai_error(message=message)))
+
+
 def test_a_long_message_is_cut_and_a_dirty_one_cleaned() -> None:
     sentence = str(refused(400, openai_error(message="line\none\x00\ud800 " + "word " * 1000)))
     assert len(sentence) < 700 and "\n" not in sentence and "\x00" not in sentence

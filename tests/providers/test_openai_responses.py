@@ -226,10 +226,11 @@ def test_an_empty_message_is_left_out(openai: OpenAI) -> None:
     ]
 
 
-def test_nuls_and_lone_surrogates_in_a_stored_reply_do_not_break_the_next_request(openai: OpenAI) -> None:
+def test_nuls_and_lone_surrogates_in_a_reply_break_neither_the_row_nor_the_next_request(openai: OpenAI) -> None:
     text = {**MESSAGE, "content": [{"type": "output_text", "text": "a\x00b\ud800c"}]}
     call = {**CALL, "arguments": '{"order": "\\ud800"}'}
     reply = openai.parse(wire(text, call), "responses")
+    assert reply.text == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c"
     body = openai.render(asked(openai, [HELLO, replayed(reply, "responses")]))
     sent = dumped(body).encode()
     assert "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c".encode() in sent

@@ -33,7 +33,7 @@ class Command(BaseCommand):
             "--grace",
             type=float,
             default=25.0,
-            help="Seconds that turns have, when told to stop, to reach a boundary before they are cut off (default: 25).",
+            help="Seconds that turns have to reach a boundary when told to stop (default: 25); then they are cut off.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

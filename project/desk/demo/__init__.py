@@ -1,0 +1,1 @@
+"""The demo: real processes around one database, started and ended together."""

@@ -1,0 +1,40 @@
+"""Ctrl-C, SIGTERM and a closed terminal: each ends the demo the same way, through its ``finally`` blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(BaseException):
+    """Somebody stops the demo. ``signal`` is the signal that said so."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.signal = signal.Signals(number)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise ``Interrupted`` for the first stop signal inside the block; later ones do not disturb the cleaning up."""
+    before = {each: signal.getsignal(each) for each in STOP_SIGNALS}
+    # What was ignored when we started, such as SIGHUP under nohup, stays so.
+    heeded = [each for each, handler in before.items() if handler is not signal.SIG_IGN]
+    for each in heeded:
+        signal.signal(each, _interrupt)
+    try:
+        yield
+    finally:
+        for each in heeded:
+            signal.signal(each, before[each])
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    for each in STOP_SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    raise Interrupted(number)
