@@ -101,6 +101,9 @@ TIME_ZONE = "UTC"
 USE_I18N = True
 USE_TZ = True
 
+# Mail that the demo's tools send is shown, not sent.
+EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+
 STATIC_URL = "static/"
 
 # The queue is only a doorbell for turns, so nothing is lost when a message is late; what hurts is one that comes

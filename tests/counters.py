@@ -12,7 +12,7 @@ TOKENS = ("input_tokens", "cached_input_tokens", "cache_write_tokens", "output_t
 def wrong_counters() -> list[str]:
     """One sentence for each counter that does not equal its rows."""
     return [
-        f"turn {turn.pk} ({turn.status} {turn.park_reason}): {name} is {getattr(turn, name)!r}, its rows say {expected!r}"
+        f"turn {turn.pk} ({turn.status} {turn.park_reason}): {name} is {getattr(turn, name)!r}, rows say {expected!r}"
         for turn in Turn.objects.all()
         for name, expected in _sums(turn).items()
         if getattr(turn, name) != expected

@@ -74,10 +74,7 @@ class RaisesBudgets(ReadOnlyAdmin):
         # What was on offer when the page was shown stays in the form, so that a lost race is told as one.
         offer_unpriced = unpriced_stops(turn) or UNPRICED in request.POST
         form = BudgetForm(request.POST or None, caps=[row.cap for row in figures], offer_unpriced=offer_unpriced)
-        for row in figures:
-            least = CAPS[row.cap].show(max(row.spent, row.limit))  # type: ignore[type-var]  # both of the cap's type
-            form.fields[row.cap].widget.attrs |= {"placeholder": _("above %(least)s") % {"least": least}}
-            form.fields[row.cap].widget.attrs |= {"autofocus": True} if row.stops else {}
+        _point_at(form, figures)
         if request.method == "POST" and form.is_valid() and self._raise_one(request, turn, form):
             return self._back_to(turn)
         context = {"title": _("Raise the budget of turn %(id)s and resume it") % {"id": turn.pk}}
@@ -234,6 +231,16 @@ class RaisesBudgets(ReadOnlyAdmin):
                 **context,
             },
         )
+
+
+def _point_at(form: BudgetForm, figures: Iterable[CapFigures]) -> None:
+    """Say in each empty field what its value must pass, and start at the cap that holds the turn up."""
+    for row in figures:
+        attrs = form.fields[row.cap].widget.attrs
+        most = row.spent if row.limit is None or row.spent > row.limit else row.limit
+        attrs["placeholder"] = _("above %(most)s") % {"most": CAPS[row.cap].show(most)}
+        if row.stops:
+            attrs["autofocus"] = True
 
 
 def _changes(turn: Turn) -> list[Any]:

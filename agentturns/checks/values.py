@@ -19,6 +19,7 @@ from agentturns.exceptions import ConfigurationError
 
 KNOWN = {key: value for key, value in vars(Settings).items() if isinstance(value, property)}
 PROVIDER_KEYS = ("BACKEND", "OPTIONS")
+MAY_BE_EMPTY = ("APPROVAL_COORDINATOR", "MAY_DECIDE")  # dotted paths that "" switches off
 
 Check = Callable[..., list[CheckMessage]]
 
@@ -61,7 +62,8 @@ def _unknown(key: object) -> CheckMessage:
 
 
 def _check_value(key: str, value: object) -> list[CheckMessage]:
-    wanted = _wanted(typing.get_type_hints(KNOWN[key].fget)["return"], value)
+    switched_off = key in MAY_BE_EMPTY and value == ""
+    wanted = "" if switched_off else _wanted(typing.get_type_hints(KNOWN[key].fget)["return"], value)
     if wanted:
         # Of what should be a dict only the type: where providers are meant, the value may hold a key.
         shown = f"a {type(value).__name__}" if wanted == "a dict" else repr(value)

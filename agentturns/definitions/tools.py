@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import types
 import typing
@@ -107,6 +108,11 @@ class Tool:
         """
         if not isinstance(arguments, dict):
             raise InvalidArguments(f"arguments must be a JSON object, not {type(arguments).__name__}.")
+        try:
+            json.dumps(arguments, allow_nan=False)
+        except ValueError:
+            # Text such as 1e999 reads as infinity, which a parameter of any type would take and no row could show.
+            raise InvalidArguments("a number in them is larger than JSON can tell.") from None
         try:
             fitted = self._arguments.model_validate(arguments)
         except pydantic.ValidationError as error:

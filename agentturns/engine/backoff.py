@@ -19,7 +19,7 @@ def after_fault(error: ProviderError, failures: int) -> Exit:
     if error.fault in (Fault.PERMANENT, Fault.SPEND_LIMIT):
         return Parked(ParkReason.PROVIDER_ERROR, code=error.code or error.fault, message=message)
     if failures >= conf.PROVIDER_ATTEMPTS:
-        said = f"{message} {failures} attempts failed."
+        said = f"{message} {failures} attempt{'s' if failures != 1 else ''} failed."
         return Parked(ParkReason.PROVIDER_ERROR, code=error.code or error.fault, message=said)
     asked = error.retry_after or 0.0
     if asked > conf.RETRY_CEILING_SECONDS:

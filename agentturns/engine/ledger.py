@@ -77,6 +77,7 @@ def begin_step(claim: Claim, step: Step, snapshot: dict[str, Any]) -> None:
 _STARTED = (
     "attempts",
     "model",
+    "requested_model",
     "provider",
     "estimate",
     "estimated_input_tokens",
@@ -132,6 +133,7 @@ _COMPLETED = (
     "terminal",
     "model",
     *TOKENS,
+    "cache_write_1h_tokens",
     "cost",
     "presumed_cost",
     "price_source",
@@ -149,6 +151,7 @@ def _fill(step: Step, reply: ModelReply, charge: Charge, *, terminal: bool) -> N
     step.model = reply.model[:200] or step.model
     for name in TOKENS:
         setattr(step, name, getattr(reply.usage, name))
+    step.cache_write_1h_tokens = reply.usage.cache_write_1h_tokens
     step.cost = charge.cost
     step.presumed_cost += charge.presumed
     step.price_source = charge.source[:200]

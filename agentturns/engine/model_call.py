@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -13,11 +15,18 @@ from agentturns.conf import conf
 from agentturns.definitions.limits import CAPS
 from agentturns.definitions.state import TurnState
 from agentturns.engine.ledger import Charge
+from agentturns.engine.prices import prices_for
 from agentturns.engine.transcript import Transcript, snapshot_tools
 from agentturns.models.step import Step
 from agentturns.models.turn import Turn
 from agentturns.money.budget import limit_for, spent_on, standing
-from agentturns.money.estimate import DEFAULT_REPLY_TOKENS, estimate_cost, estimate_tokens
+from agentturns.money.estimate import (
+    DEFAULT_REPLY_TOKENS,
+    LEAST_USEFUL_REPLY,
+    estimate_cost,
+    estimate_tokens,
+    output_that_fits,
+)
 from agentturns.money.pricing import price
 from agentturns.providers import get_provider, split_model
 from agentturns.providers.base import (
@@ -48,6 +57,7 @@ class ModelCall:
         self._turn = turn
         self._provider = get_provider(alias)
         self._options: dict[str, Any] = json.loads(turn.request_options)
+        self._book = prices_for(turn)
         self._at = timezone.now()
         self._reserves = standing(turn, "reserve").value == "worst_case"
         output_limit = self._options.pop("max_reply_tokens", None)
@@ -68,43 +78,62 @@ class ModelCall:
         self.step = begun or Step(turn_id=turn.pk, index=turn.step_count + 1, attempts=0)
         self.step.attempts += 1
         self.step.error = ""
-        self.step.model = name
+        self.step.model = self.step.requested_model = name
         self.step.provider = alias
         self.step.started_at = self._at
         self.step.output_limit = self._provider.output_limit(self.request)
-        self._reckon(last)
+        self.step.estimated_input_tokens = estimate_input(self.request, last)
+        self._shortfall = self._fit_in() if self._reserves else None
+        self.step.estimate = self._expected_cost(self.step.output_limit)
 
-    def _reckon(self, last: Step | None) -> None:
-        """Estimate the call before it is made: tokens of its input, USD of it with a reply."""
-        step, request = self.step, self.request
-        step.estimated_input_tokens = estimate_input(request, last)
-        step.estimate = self._expected_cost()
-
-    def _expected_cost(self, *, worst_case: bool = False) -> Decimal | None:
+    def _expected_cost(self, output_limit: int | None, *, worst_case: bool = False) -> Decimal | None:
         known = self._provider.expected_cost(self.request)
         if known is not None:
             return known
         return estimate_cost(
             self.step.estimated_input_tokens or 0,
-            self.step.output_limit,
+            output_limit,
             model=self.request.model,
             pricing_id=self._provider.pricing_id,
             at=self._at,
-            options=self._options,
+            options=self._price_options(),
             worst_case=worst_case,
+            book=self._book,
+            provider=self._provider.alias,
         )
 
+    def _price_options(self, said: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """What may select a price: what the request asks for, and before it what the reply ``said``."""
+        return {**self._options.get("extra", {}), **self._options, **(said or {})}
+
+    def _fit_in(self) -> str | None:
+        """Lower the limit on the reply to what ``max_cost`` has room for; where that is too little, say so."""
+        limit = limit_for(self._turn, "max_cost")
+        if limit is None:
+            return None
+        left = Decimal(limit) - Decimal(spent_on(self._turn, "max_cost"))
+        most = self.step.output_limit
+
+        def worst(output_limit: int | None) -> Decimal:
+            # Without a known price there is no worst case: the step is made, and what it costs is "unpriced" then.
+            return self._expected_cost(output_limit, worst_case=True) or Decimal(0)
+
+        if worst(most) <= left:
+            return None
+        fits = -1 if most is None else output_that_fits(left, most, worst)
+        if fits < LEAST_USEFUL_REPLY:
+            show = CAPS["max_cost"].show
+            return f"the next call could cost up to {show(worst(most))}, {show(max(Decimal(0), left))} is left"
+        self.request = replace(self.request, max_output_tokens=fits)
+        self.step.output_limit = self._provider.output_limit(self.request)
+        return None
+
     def shortfall(self) -> str | None:
-        """Under ``reserve="worst_case"``: why this call could pass ``max_cost``, or None when it cannot."""
-        limit = limit_for(self._turn, "max_cost") if self._reserves else None
-        worst = self._expected_cost(worst_case=True) if limit is not None else None
-        if limit is None or worst is None:
-            return None
-        spent = Decimal(spent_on(self._turn, "max_cost"))
-        if spent + worst <= limit:
-            return None
-        show = CAPS["max_cost"].show
-        return f"the next call could cost up to {show(worst)}, {show(max(Decimal(0), Decimal(limit) - spent))} is left"
+        """Under ``reserve="worst_case"``: why this call could pass ``max_cost``, or None when it cannot.
+
+        A call that fits with a smaller limit on its reply has been given that limit.
+        """
+        return self._shortfall
 
     def make(self) -> ModelReply:
         """Call the model, once. Raises ``ProviderError``, also for what a backend did not foresee."""
@@ -124,9 +153,8 @@ class ModelCall:
 
     def charge(self, reply: ModelReply) -> Charge:
         """What the reply cost: known, presumed where the provider gave no usage, or unpriced."""
-        if reply.knows_cost:
-            cost = None if reply.cost is None else round_usd(reply.cost)
-            return Charge(cost, source=self.step.provider if cost is not None else "")
+        if reply.knows_cost and reply.cost is not None:
+            return Charge(round_usd(reply.cost), source=self.step.provider)
         if reply.usage.input_tokens is None or reply.usage.output_tokens is None:
             if self.step.estimate is None:
                 return Charge(None)
@@ -134,9 +162,11 @@ class ModelCall:
         priced = price(
             reply.usage,
             model=(reply.model, self.request.model),
-            pricing_id=self._provider.pricing_id,
+            pricing_id="" if reply.knows_cost else self._provider.pricing_id,
             at=self._at,
-            options={**self._options, **reply.price_context},
+            options=self._price_options(reply.price_context),
+            book=self._book,
+            provider=self._provider.alias,
         )
         return Charge(priced.cost, source=priced.source) if priced else Charge(None)
 

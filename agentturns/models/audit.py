@@ -27,7 +27,8 @@ def local_time(moment: datetime) -> str:
 def require_permission(user: Any, codename: str, what: str) -> None:
     """Raise ``PermissionDenied`` unless ``user`` (None is trusted code) may do this."""
     if user is not None and not user.has_perm(f"agentturns.{codename}"):
-        raise PermissionDenied(f"{name_of(user)} may not {what}; it takes the permission agentturns.{codename}.")
+        who = name_of(user) or "An anonymous user"
+        raise PermissionDenied(f"{who} may not {what}; it takes the permission agentturns.{codename}.")
 
 
 def require_consent(user: Any, call: Any) -> None:

@@ -57,7 +57,9 @@ def _parked(turn: Turn) -> str:
             return f"No agent is named {turn.agent!r} in the worker's code; declare it again, then retry."
         case ParkReason.TOOL_LOOP:
             return turn.error_message or "The model repeats the same tool call; retry to let it go on, or cancel."
-    return f"{turn.error_message or 'The model provider failed.'} Retry once that is mended."
+    said = turn.error_message or "The model provider failed."
+    # A message that names the way out itself needs no second one.
+    return said if "retry" in said.lower() else f"{said} Retry once that is mended."
 
 
 def _parked_on_cap(turn: Turn, cap: str) -> str:

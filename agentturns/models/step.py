@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 class Step(Row):
     """One model call of a turn, with what it used and what it cost.
 
-    Tokens are NULL where the provider did not say. ``cost`` is USD, NULL where no price is known (never 0 for that).
+    ``model`` is the one that served, as the provider names it, once there is a reply; ``requested_model`` the one asked
+    for. Tokens are NULL where the provider did not say; ``cache_write_1h_tokens`` are the part of
+    ``cache_write_tokens`` that is priced for an hour. ``cost`` is USD, NULL where no price is known (never 0 for that).
     ``presumed_cost`` is USD presumed for attempts whose reply was lost or carried no usage. ``estimate`` is the USD
     reckoned before the call. ``attempts`` counts requests sent, lost ones included.
     """
@@ -31,6 +33,7 @@ class Step(Row):
     status = models.CharField(max_length=20, choices=StepStatus.choices, default=StepStatus.STARTED)
     attempts = models.PositiveIntegerField(default=1)
     model = models.CharField(max_length=200)
+    requested_model = models.CharField(max_length=200, blank=True, default="")
     provider = models.CharField(max_length=60)
     wire = models.TextField(blank=True, default="")
     output = models.JSONField(default=list, blank=True)
@@ -39,6 +42,7 @@ class Step(Row):
     input_tokens = models.BigIntegerField(null=True, blank=True)
     cached_input_tokens = models.BigIntegerField(null=True, blank=True)
     cache_write_tokens = models.BigIntegerField(null=True, blank=True)
+    cache_write_1h_tokens = models.BigIntegerField(null=True, blank=True)
     output_tokens = models.BigIntegerField(null=True, blank=True)
     reasoning_tokens = models.BigIntegerField(null=True, blank=True)
     cost = NanoUSDField(null=True, blank=True)

@@ -83,8 +83,12 @@ class TurnQuerySet(models.QuerySet["Turn"]):
 
     def spend(self) -> dict[str, Any]:
         """What these turns used: turns, steps, tokens, and ``cost`` and ``presumed_cost`` in USD."""
+        from agentturns.models.turn import Turn
+
         return _figures(
-            self.order_by().aggregate(
+            Turn.objects.using(self.db)
+            .filter(pk__in=self._ids())
+            .aggregate(
                 turns=Count("pk"),
                 steps=Sum("step_count"),
                 **{name: Sum(name) for name in _TOKENS},
@@ -106,7 +110,7 @@ class TurnQuerySet(models.QuerySet["Turn"]):
         unpriced = Q(status=StepStatus.COMPLETED, cost__isnull=True, price_source="")
         rows = (
             Step.objects.using(self.db)
-            .filter(turn__in=self.order_by().values("pk"))
+            .filter(turn__in=self._ids())
             .values(group_value=_GROUPS[group])
             # First what looks at the cost of each step: after the sum, "cost" means the sum.
             .annotate(unpriced_steps=Count("pk", filter=unpriced))
@@ -119,6 +123,10 @@ class TurnQuerySet(models.QuerySet["Turn"]):
             .order_by("group_value")
         )
         return [{group: row.pop("group_value"), **_figures(row)} for row in rows]
+
+    def _ids(self) -> models.QuerySet[Any, Any]:
+        """These turns, each once, whatever joins, order or slice the query has."""
+        return (self if self.query.is_sliced else self.order_by()).values("pk")
 
 
 def _money() -> dict[str, Sum]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
+from agentturns.money.price_book import EMPTY, PriceBook
 from agentturns.money.pricing import price
 from agentturns.providers.base import Usage
 
 DEFAULT_REPLY_TOKENS: Final = 4096
+# A reply cut shorter than this is of no use, so a call that leaves no room for it is not made.
+LEAST_USEFUL_REPLY: Final = 256
 
 # Measured with two OpenAI vocabularies and Claude's published one, in UTF-8 bytes a token: prose 3.7 to 5.3, code
 # 4.4, JSON 2.3 to 2.5, Chinese, Japanese and Korean 2.3 to 3.0, Cyrillic 3.6. Only lists of numbers, ids and base64
@@ -56,15 +61,35 @@ def estimate_cost(
     at: datetime,
     options: Mapping[str, Any] | None = None,
     worst_case: bool = False,
+    book: PriceBook = EMPTY,
+    provider: str = "",
 ) -> Decimal | None:
     """USD for a call of this size at the full input rate, None where no price is known.
 
     ``output_limit`` is the limit sent with the call, in tokens; without one a reply of ``DEFAULT_REPLY_TOKENS`` is
-    assumed. ``worst_case`` takes the dearest input rate: that of writing the cache where it is above the full one.
+    assumed. ``worst_case`` takes the dearest input rate, which is mostly that of writing the cache for an hour. The
+    rest is as for :func:`agentturns.money.pricing.price`.
     """
     output = DEFAULT_REPLY_TOKENS if output_limit is None else output_limit
-    usages = [Usage(input_tokens=input_tokens, output_tokens=output)]
+    whole = Usage(input_tokens=input_tokens, output_tokens=output)
+    usages = [whole]
     if worst_case:
-        usages.append(Usage(input_tokens=input_tokens, cache_write_tokens=input_tokens, output_tokens=output))
-    priced = [price(usage, model=model, pricing_id=pricing_id, at=at, options=options) for usage in usages]
+        written = replace(whole, cache_write_tokens=input_tokens)
+        usages += [
+            replace(whole, cached_input_tokens=input_tokens),
+            written,
+            replace(written, cache_write_1h_tokens=input_tokens),
+        ]
+    priced = [
+        price(usage, model=model, pricing_id=pricing_id, at=at, options=options, book=book, provider=provider)
+        for usage in usages
+    ]
     return max((found.cost for found in priced if found), default=None)
+
+
+def output_that_fits(left: Decimal, most: int, cost_of: Callable[[int], Decimal]) -> int:
+    """The largest limit on a reply, in tokens, not above ``most``, with which a call costs no more than ``left`` USD.
+
+    ``cost_of`` says what a call with such a limit could cost, a larger one no less. -1 where not even 0 fits.
+    """
+    return bisect_right(range(most + 1), left, key=cost_of) - 1

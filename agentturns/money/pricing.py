@@ -1,4 +1,4 @@
-"""What a reply cost, by the public price list of genai-prices: offline, exact, as of the call's own time."""
+"""What a reply cost: by the operator's prices, else by the public list of genai-prices; exact, as of its own time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelInfo, ModelPrice
 from genai_prices.types import Provider as Vendor
 
+from agentturns.money.price_book import EMPTY, PriceBook
 from agentturns.providers.base import Usage
 from agentturns.usd import round_usd
 
-SELECTORS: Final = ("service_tier", "speed")
+SELECTORS: Final = ("service_tier", "speed", "processing")
 ORDINARY: Final = ("auto", "default", "standard")
 
 
@@ -35,22 +36,36 @@ def price(
     pricing_id: str,
     at: datetime,
     options: Mapping[str, Any] | None = None,
+    book: PriceBook = EMPTY,
+    provider: str = "",
 ) -> Priced | None:
     """The cost of ``usage``, None where it is not known (which is not zero).
 
     ``model`` is a name, or names of which the first known one counts: the model that served, then the one asked for.
+    A rule of ``book`` for ``provider``, an alias, goes before the list, whatever the service tier.
     ``pricing_id`` is the vendor's id in genai-prices, ``at`` when the call was made (it selects the price of that
-    day). Of ``options``, ``service_tier`` and ``speed`` select a price where the vendor has several; what the reply
-    says of them (``ModelReply.price_context``) goes before what was asked for.
+    day). Of ``options``, ``service_tier``, ``speed`` and ``processing`` (``"batch"``) select a price of the list where
+    the vendor has several; what the reply says of them (``ModelReply.price_context``) goes before what was asked for.
     """
-    if not pricing_id or usage.input_tokens is None or usage.output_tokens is None:
+    if usage.input_tokens is None or usage.output_tokens is None:
         return None
     names = (model,) if isinstance(model, str) else model
+    rule = book.find(provider, names, at)
+    if rule is not None and (cost := rule.rates.cost(usage)) is not None:
+        return Priced(cost, str(rule))
+    return _by_list(usage, names, pricing_id, at, options or {})
+
+
+def _by_list(
+    usage: Usage, names: Sequence[str], pricing_id: str, at: datetime, options: Mapping[str, Any]
+) -> Priced | None:
+    if not pricing_id:
+        return None
     found = next((known for name in names if (known := _look_up(name, pricing_id))), None)
     if found is None:
         return None
     vendor, info = found
-    context = {name: str(value) for name in SELECTORS if (value := (options or {}).get(name))}
+    context = {name: str(value) for name in SELECTORS if (value := options.get(name))}
     try:
         calculation = info.calc_price(
             _units(usage),

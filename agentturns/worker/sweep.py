@@ -91,7 +91,7 @@ def _expire(call_id: int, turn_id: int, session_id: int) -> bool:
         columns = {
             "status": CallStatus.REFUSED,
             "approval": Approval.EXPIRED,
-            "output_text": f"Not run: nobody approved this call within {_span(call.expires_at - call.gated_at)}.",
+            "output_text": _told(call, _span(call.expires_at - call.gated_at)),
             "decided_at": now,
             "completed_at": now,
         }
@@ -102,6 +102,12 @@ def _expire(call_id: int, turn_id: int, session_id: int) -> bool:
         _park_on_expiry(turn)
     logger.info("turn=%s call=%s approval expired", turn_id, call_id)
     return True
+
+
+def _told(call: ToolCall, span: str) -> str:
+    if call.is_question:
+        return f"Not answered: nobody answered this question within {span}."
+    return f"Not run: nobody approved this call within {span}."
 
 
 def _park_on_expiry(turn: Turn) -> None:

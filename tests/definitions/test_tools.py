@@ -185,7 +185,9 @@ def test_options_are_kept_and_a_gate_may_ask() -> None:
         ({}, "pence: Field required."),
         ({"pence": "many"}, "pence: Input should be a valid integer, unable to parse string as an integer."),
         ({"pence": 1, "extra": 2}, "extra: Extra inputs are not permitted."),
-        ({"pence": 1, "rate": float("inf")}, "rate: Input should be a finite number."),
+        ({"pence": 1, "rate": float("inf")}, "a number in them is larger than JSON can tell."),
+        ({"pence": 1, "rate": "inf"}, "rate: Input should be a finite number."),
+        ({"pence": 1, "more": [{"deep": float("nan")}]}, "a number in them is larger than JSON can tell."),
         ({"pence": 13}, "pence: Value error, 13 is unlucky."),
         ({"pence": 0}, "their validation failed (ZeroDivisionError: integer division or modulo by zero)."),
         ([1], "arguments must be a JSON object, not list."),
@@ -194,7 +196,7 @@ def test_options_are_kept_and_a_gate_may_ask() -> None:
 )
 def test_arguments_that_do_not_fit_are_refused_naming_each_field(arguments: Any, said: str) -> None:
     @tool
-    def pay(pence: Annotated[int, AfterValidator(lucky)], rate: float = 1.0) -> None:
+    def pay(pence: Annotated[int, AfterValidator(lucky)], rate: float = 1.0, more: Any = None) -> None:
         """Pay."""
 
     with pytest.raises(InvalidArguments) as refused:

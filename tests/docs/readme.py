@@ -1,4 +1,4 @@
-"""README.md as the tests read it: its sections, code blocks and tables."""
+"""README.md and docs/operations.md as the tests read them: their sections, code blocks and tables."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "README.md").read_text()
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,10 @@ class Block:
         return ": add at the end\n" in self.code.split("\n", 1)[0] + "\n"
 
 
-def section(heading: str) -> str:
-    """What stands under ``## heading``."""
-    found = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", TEXT, re.M | re.S)
-    assert found, f"README.md has no section {heading!r}"
+def section(heading: str, page: str = TEXT) -> str:
+    """What stands under ``## heading``, in README.md unless another page's text is given."""
+    found = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page, re.M | re.S)
+    assert found, f"there is no section {heading!r}"
     return found[1]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.docs.readme import ROOT, Block, blocks, section
+from tests.docs.readme import OPERATIONS, ROOT, Block, blocks, section
 
 STEPS = section("Add it to your project")
 ADDED = "\n# added by the README's step\n"
@@ -54,9 +56,7 @@ class Project:
         """Do what a block says: run its commands, or write its file."""
         if block.language == "sh":
             for command in block.code.splitlines():
-                program, *arguments = command.split()
-                assert program == "python", command
-                self.run(*arguments)
+                self.run(*_after_python(command))
             return
         file = self.directory / block.file
         assert block.file, block.code
@@ -68,11 +68,9 @@ class Project:
     @contextmanager
     def serving(self, command: str) -> Iterator[None]:
         """Run a command of the README's that stays, and end it as Ctrl-C does."""
-        program, *arguments = command.split()
-        assert program == "python", command
         log = (self.directory / "served.log").open("wb")
         served = subprocess.Popen(
-            [sys.executable, *arguments],
+            [sys.executable, *_after_python(command)],
             cwd=self.directory,
             env=self.environment,
             stdout=log,
@@ -90,15 +88,20 @@ class Project:
                 served.wait()
 
 
+def _after_python(command: str) -> list[str]:
+    program, *arguments = shlex.split(command)
+    assert program == "python", command
+    return arguments
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A new project in which the steps that write files and tables are done."""
     made = Project(tmp_path_factory.mktemp("mysite"))
-    install, *others = blocks(STEPS)
+    install, *writing, _running = blocks(STEPS)
     assert install.code.startswith("pip install ")
-    for block in others:
-        if block.code.strip() not in ("python manage.py turnworker", "python manage.py runserver"):
-            made.follow(block)
+    for block in writing:
+        made.follow(block)
     return made
 
 
@@ -115,7 +118,7 @@ def test_the_project_has_no_warning_after_the_steps(project: Project) -> None:
 
 
 def test_a_turn_parks_is_raised_in_the_admin_and_answers(project: Project) -> None:
-    *_, worker, _web = blocks(STEPS)
+    worker, _web, first = blocks(STEPS)[-1].code.splitlines()
     before_and_after = """
         import json, time
         from django.contrib.auth import get_user_model
@@ -126,31 +129,38 @@ def test_a_turn_parks_is_raised_in_the_admin_and_answers(project: Project) -> No
         browser = Client(headers={"host": "localhost"})
         pk = browser.post("/ask/", {"text": "Where is order A-1?"}).json()["turn"]
 
-        def wait_while(*passing):
+        def wait_while(pk, *passing):
             ends_at = time.monotonic() + 45
             while (now := browser.get(f"/answer/{pk}/").json())["status"] in passing and time.monotonic() < ends_at:
                 time.sleep(0.05)
             return now
 
-        parked = wait_while("queued", "running")
+        first = wait_while(Turn.objects.earliest("pk").pk, "queued", "running")
+        parked = wait_while(pk, "queued", "running")
         browser.force_login(get_user_model().objects.create_superuser("maria"))
         form = {"max_cost": "0.10", "reason": "tried by script"}
         raised = browser.post(reverse("admin:agentturns_turn_raise", args=[pk]), form).status_code
-        ended = wait_while("queued", "running", "parked")
+        ended = wait_while(pk, "queued", "running", "parked")
         turn = Turn.objects.get(pk=pk)
         print(json.dumps({
-            "parked": parked, "raised": raised, "ended": ended, "cost": str(turn.cost),
+            "first": first, "parked": parked, "raised": raised, "ended": ended, "cost": str(turn.cost),
             "steps": list(turn.steps.values_list("attempts", flat=True)),
             "calls": list(turn.tool_calls.values_list("name", "status")),
         }))
     """
-    with project.serving(worker.code.strip()):
+    with project.serving(worker):
+        project.run(*_after_python(first))
         happened = project.shell(before_and_after)
 
     assert happened["parked"]["status"] == "parked"
     assert happened["parked"]["waiting_for"] == "Spent $0.03 of max_cost $0.02; raise max_cost to go on."
+    assert happened["first"] == happened["parked"]
     assert happened["raised"] == 302
-    assert happened["ended"] == {"status": "completed", "answer": "Order A-1 was delivered on Monday.", "waiting_for": ""}
+    assert happened["ended"] == {
+        "status": "completed",
+        "answer": "Order A-1 was delivered on Monday.",
+        "waiting_for": "",
+    }
     assert (happened["steps"], happened["calls"], happened["cost"]) == ([1, 1], [["find_order", "completed"]], "0.04")
 
 
@@ -168,10 +178,10 @@ def test_the_view_refuses_an_empty_request(project: Project) -> None:
 
 
 def test_the_web_server_s_command_runs(project: Project) -> None:
-    *_, web = blocks(STEPS)
+    _worker, web, _first = blocks(STEPS)[-1].code.splitlines()
 
-    assert web.code.strip() == "python manage.py runserver"
-    project.run("manage.py", "runserver", "--help")
+    assert web == "python manage.py runserver"
+    assert "usage: manage.py runserver" in project.run("manage.py", "runserver", "--help").stdout
 
 
 def test_the_test_of_an_agent_passes(project: Project) -> None:
@@ -182,20 +192,25 @@ def test_the_test_of_an_agent_passes(project: Project) -> None:
 
 
 def test_the_queries_run(project: Project) -> None:
-    [block] = blocks(section("Asking the rows"))
+    [asking] = blocks(section("Asking the rows"))
+    watching, _log = blocks(section("What to watch", OPERATIONS))
 
-    assert project.shell(f"{block.code}\nprint('1')") == 1
+    assert project.shell(f"{_looked_at(asking.code + watching.code)}\nprint(1)") == 1
 
 
-def test_the_settings_of_postgresql_and_of_providers_have_no_error(project: Project) -> None:
-    code = [
-        block.code
-        for heading in ("PostgreSQL and several worker hosts", "Settings")
-        for block in blocks(section(heading))
-        if block.language == "python"
-    ]
+def _looked_at(code: str) -> str:
+    """``code`` with each expression's value shown, as a shell does; a queryset that nobody looks at runs no query."""
+    lines = ast.parse(code).body
+    return "\n".join(
+        f"repr({ast.unparse(line)})" if isinstance(line, ast.Expr) else ast.unparse(line) for line in lines
+    )
+
+
+def test_the_settings_of_postgresql_and_of_providers_have_no_warning(project: Project) -> None:
+    pages = section("PostgreSQL and several worker hosts"), section("Providers", OPERATIONS)
+    code = [block.code for page in pages for block in blocks(page) if block.language == "python"]
+    assert len(code) == 2
     (project.directory / "elsewhere.py").write_text("from mysite.settings import *\n\n" + "\n".join(code))
-    pytest.importorskip("psycopg")
 
     said = project.run("manage.py", "check", "--settings", "elsewhere", "--fail-level", "WARNING")
 

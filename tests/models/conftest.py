@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from django.contrib.auth.models import Permission, User
 from django_q.models import OrmQ
-
-Allowed = Callable[..., User]
 
 
 class Bells:
@@ -27,18 +22,3 @@ class Bells:
 def bells(transactional_db: None) -> Bells:
     """The doorbell's messages, committed ones only."""
     return Bells()
-
-
-@pytest.fixture
-def user_who_may(transactional_db: None) -> Allowed:
-    """Makes a user of this name with these permissions of agentturns."""
-
-    def make(*codenames: str, name: str = "ann") -> User:
-        user = User.objects.create_user(name)
-        user.user_permissions.set(
-            Permission.objects.filter(content_type__app_label="agentturns", codename__in=codenames)
-        )
-        assert user.user_permissions.count() == len(codenames)
-        return user
-
-    return make

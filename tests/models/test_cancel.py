@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
@@ -17,7 +18,8 @@ from agentturns.providers.base import Fault, ProviderError
 from agentturns.providers.scripted import ScriptedModel, reply
 from agentturns.signals import turn_finished
 from tests.lost_workers import Died, run_until_death
-from tests.models.conftest import Allowed, Bells
+from tests.models.conftest import Bells
+from tests.people import user_who_may
 from tests.rivals import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -174,7 +176,7 @@ def test_a_finished_turn_cannot_be_canceled(script: list[Any]) -> None:
     assert lost.value.status == turn.status
 
 
-def test_of_several_who_cancel_one_wins_and_the_others_learn_who(user_who_may: Allowed) -> None:
+def test_of_several_who_cancel_one_wins_and_the_others_learn_who() -> None:
     turn, _ = turn_of(reply("never"))
     users = [user_who_may("cancel_turn", name=name) for name in ("ann", "bob", "cy")]
     outcomes = at_once(*(partial(Turn.objects.get(pk=turn.pk).cancel, by=user) for user in users))
@@ -187,7 +189,7 @@ def test_of_several_who_cancel_one_wins_and_the_others_learn_who(user_who_may: A
     assert LogEntry.objects.count() == 1
 
 
-def test_a_cancel_asks_for_its_permission_and_is_logged(user_who_may: Allowed) -> None:
+def test_a_cancel_asks_for_its_permission_and_is_logged() -> None:
     turn, _ = turn_of(reply("never"))
     with pytest.raises(PermissionDenied) as refused:
         turn.cancel(by=user_who_may("raise_budget", name="bob"))
@@ -200,6 +202,12 @@ def test_a_cancel_asks_for_its_permission_and_is_logged(user_who_may: Allowed) -
         str(turn.pk),
         "Canceled. a duplicate",
     )
+
+
+def test_somebody_who_is_not_logged_in_may_not_cancel() -> None:
+    turn, _ = turn_of(reply("never"))
+    with pytest.raises(PermissionDenied, match="An anonymous user may not cancel a turn; it takes the permission"):
+        turn.cancel(by=AnonymousUser())
 
 
 def test_the_sessions_next_turn_is_rung_for_and_goes_on(bells: Bells) -> None:

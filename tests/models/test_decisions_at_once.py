@@ -14,7 +14,8 @@ from agentturns import Agent, Conflict, ToolCall, Turn, tool
 from agentturns.engine.runner import run_turn
 from agentturns.providers.scripted import ScriptedModel, reply
 from agentturns.signals import tool_call_decided, turn_resumed
-from tests.models.conftest import Allowed, Bells
+from tests.models.conftest import Bells
+from tests.people import user_who_may
 from tests.rivals import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -67,7 +68,7 @@ def test_two_decisions_at_once_resume_once(bells: Bells) -> None:
         assert [call.status for call in turn.tool_calls.order_by("position")] == ["completed", "refused"]
 
 
-def test_of_two_who_decide_one_call_the_second_learns_who_was_first(user_who_may: Allowed) -> None:
+def test_of_two_who_decide_one_call_the_second_learns_who_was_first() -> None:
     users = [user_who_may("decide_toolcall", name=name) for name in ("ann", "bob")]
     for number in range(ROUNDS):
         turn, call, _ = waiting_for_two(f"tester {number}")

@@ -15,7 +15,8 @@ from agentturns import Agent, Conflict, InvalidBudget, Limits, Turn, tool
 from agentturns.engine.runner import run_turn
 from agentturns.providers.scripted import ScriptedModel, reply
 from agentturns.signals import budget_raised, turn_resumed
-from tests.models.conftest import Allowed, Bells
+from tests.models.conftest import Bells
+from tests.people import user_who_may
 from tests.rivals import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -42,9 +43,7 @@ def parked_on_cost(**limits: Any) -> Turn:
     return turn
 
 
-def test_of_twenty_who_raise_one_turn_one_wins_and_nineteen_learn_who_was_first(
-    bells: Bells, user_who_may: Allowed
-) -> None:
+def test_of_twenty_who_raise_one_turn_one_wins_and_nineteen_learn_who_was_first(bells: Bells) -> None:
     turn = parked_on_cost()
     users = [user_who_may("raise_budget", name=f"user-{number}") for number in range(20)]
     resumed: list[str] = []
@@ -103,7 +102,7 @@ def test_the_resumed_turn_runs_once_after_the_race() -> None:
     assert (turn.status, turn.step_count, turn.attempt) == ("completed", 2, 2)
 
 
-def test_a_user_without_the_permission_may_neither_raise_nor_lower(user_who_may: Allowed) -> None:
+def test_a_user_without_the_permission_may_neither_raise_nor_lower() -> None:
     turn = parked_on_cost()
     user = user_who_may("cancel_turn", "retry_turn", "decide_toolcall", name="bob")
     with pytest.raises(PermissionDenied) as refused:
@@ -133,7 +132,7 @@ def test_a_rival_of_trusted_code_is_told_so() -> None:
     assert (lost.value.by, lost.value.at) == ("", turn.acted_at)
 
 
-def test_a_raise_names_each_cap_in_one_log_entry(user_who_may: Allowed) -> None:
+def test_a_raise_names_each_cap_in_one_log_entry() -> None:
     turn = parked_on_cost(max_output_tokens=5)
     turn.raise_budget(max_cost="0.50", max_output_tokens=2000, by=user_who_may("raise_budget"), reason="both")
     assert LogEntry.objects.get().change_message == (
@@ -143,7 +142,7 @@ def test_a_raise_names_each_cap_in_one_log_entry(user_who_may: Allowed) -> None:
     assert turn.budget_overrides == {"max_cost": "0.50", "max_output_tokens": 2000}
 
 
-def test_lowering_keeps_the_turn_where_it_is_and_is_logged_with_old_and_new(user_who_may: Allowed) -> None:
+def test_lowering_keeps_the_turn_where_it_is_and_is_logged_with_old_and_new() -> None:
     turn = parked_on_cost(max_steps=9)
     turn.lower_budget(max_steps=3, by=user_who_may("raise_budget"), reason="enough")
     assert (turn.status, turn.limit("max_steps")) == ("parked", 3)
@@ -152,7 +151,7 @@ def test_lowering_keeps_the_turn_where_it_is_and_is_logged_with_old_and_new(user
     assert LogEntry.objects.get().change_message == "Lowered max_steps from 9 steps to 3 steps. enough"
 
 
-def test_a_cap_that_was_off_may_be_set_by_lowering_and_shows_as_no_limit_before(user_who_may: Allowed) -> None:
+def test_a_cap_that_was_off_may_be_set_by_lowering_and_shows_as_no_limit_before() -> None:
     turn = parked_on_cost()
     turn.lower_budget(max_tool_calls=1, by=user_who_may("raise_budget"))
     assert turn.budget_changes.get().old == ""

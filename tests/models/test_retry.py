@@ -16,7 +16,8 @@ from agentturns.providers.base import Fault, ProviderError
 from agentturns.providers.scripted import ScriptedModel, reply
 from agentturns.signals import turn_resumed
 from tests.lost_workers import Died, run_until_death
-from tests.models.conftest import Allowed, Bells
+from tests.models.conftest import Bells
+from tests.people import user_who_may
 from tests.rivals import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -184,7 +185,7 @@ def test_a_revival_and_the_claim_of_a_later_turn_at_once_never_both_happen() -> 
             assert (turn.status, Turn.objects.get(pk=following.pk).status) == ("queued", "queued")
 
 
-def test_a_retry_asks_for_its_permission_is_logged_and_signalled(user_who_may: Allowed) -> None:
+def test_a_retry_asks_for_its_permission_is_logged_and_signalled() -> None:
     turn, _ = turn_of(REFUSED, reply("done"))
     turn = run_turn(turn.pk)
     with pytest.raises(PermissionDenied) as refused:

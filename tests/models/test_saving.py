@@ -9,7 +9,7 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.db import models
 
-from agentturns import Agent, BudgetChange, Limits, Notice, Session, Step, ToolCall, Turn, tool
+from agentturns import Agent, BudgetChange, Limits, Message, Notice, Session, Step, ToolCall, Turn, tool
 from agentturns.engine.runner import run_turn
 from agentturns.providers.scripted import ScriptedModel, reply
 
@@ -30,17 +30,19 @@ def finished_turn() -> Turn:
     turn = run_turn(agent.start("go", tenant="acme", context={"order": 7}).pk)
     turn = run_turn(turn.raise_budget(max_cost=1).pk)
     Notice.objects.get_or_create(turn=turn, after_step=1, kind="tool_budget", cap="x", text="…")
+    Message.objects.create(turn=turn, session=turn.session, kind=Message.Kind.STEER, text="…", after_step=1)
     assert turn.status == "completed"
     return turn
 
 
 PEOPLES = {
     Turn: {"tenant", "user", "user_name", "context"},
-    Session: {"tenant", "user", "user_name", "metadata"},
+    Session: {"tenant", "user", "user_name", "metadata", "queue_policy"},
     Step: set(),
     ToolCall: {"note"},
     Notice: set(),
     BudgetChange: set(),
+    Message: set(),
 }
 
 

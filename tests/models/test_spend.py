@@ -184,6 +184,22 @@ def test_an_unknown_group_is_refused_with_the_known_ones() -> None:
         Turn.objects.all().spend_by("week")
 
 
+def test_a_turn_found_through_its_calls_is_counted_once() -> None:
+    turn = run("a", reply(tool_calls=[("note", {"text": text}) for text in "abc"], cost="0.1"), reply("x", cost="0.1"))
+    found = Turn.objects.filter(tool_calls__name="note")
+    assert (found.count(), found.spend()) == (3, figures(turns=1, steps=2, cost=Decimal("0.2")))
+    assert found.spend_by("agent") == [{"agent": "a", **figures(turns=1, steps=2, cost=Decimal("0.2"))}]
+    assert turn.cost == Decimal("0.2")
+
+
+def test_the_dearest_turns_are_summed_alone() -> None:
+    for name, cost in (("a", "0.1"), ("b", "0.4"), ("c", "0.2")):
+        run(name, reply("x", cost=cost))
+    dearest = Turn.objects.order_by("-cost")[:2]
+    assert dearest.spend() == figures(turns=2, steps=2, cost=Decimal("0.6"))
+    assert [row["agent"] for row in dearest.spend_by("agent")] == ["b", "c"]
+
+
 def test_an_ordered_queryset_is_grouped_as_well() -> None:
     run("a", reply("x", cost="0.1"))
     run("b", reply("x", cost="0.2"))

@@ -8,6 +8,7 @@ import re
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from typing import Final
 
 from project.desk.demo.failure import DemoFailed
@@ -40,11 +41,14 @@ class Browser:
         token = _TOKEN.search(self.get(path))
         if token is None:
             raise DemoFailed(f"The page {path} has no form to send.")
-        body = urllib.parse.urlencode({"csrfmiddlewaretoken": html.unescape(token[1]), **fields}).encode()
-        address, page = self._open(path, body)
+        address, page = self.send(path, {"csrfmiddlewaretoken": html.unescape(token[1]), **fields})
         if urllib.parse.urlsplit(address).path == urllib.parse.urlsplit(path).path:
             raise DemoFailed(f"The form at {path} was refused: {says(page) or 'it does not say why'}")
         return page
+
+    def send(self, path: str, fields: Mapping[str, str]) -> tuple[str, str]:
+        """Post ``fields`` as they are; the address and the page that one is led to."""
+        return self._open(path, urllib.parse.urlencode(fields).encode())
 
     def _open(self, path: str, body: bytes | None) -> tuple[str, str]:
         request = urllib.request.Request(f"{self.origin}{path}", data=body, headers={"Referer": f"{self.origin}{path}"})

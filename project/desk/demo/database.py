@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.contenttypes.models import ContentType
 from django.core.management import call_command
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import DEFAULT_DB_ALIAS, Error, connections
 from django.utils.crypto import get_random_string
 
+from project.desk.demo.failure import DemoFailed
 from project.settings import database
 
 OPERATOR = "demo"
@@ -65,7 +67,22 @@ def open_account() -> str:
 
 
 def close_account() -> None:
-    """Leave no door open: nobody logs in with a password that was shown on a screen."""
-    for user in get_user_model().objects.filter(username=OPERATOR):
-        user.set_unusable_password()
-        user.save(update_fields=["password"])
+    """Leave no door open: nobody logs in with a password that was shown on a screen.
+
+    The account itself stays, since the history of turns names it. A database that is gone is no reason to fail here:
+    it would hide why the demo ends.
+    """
+    with suppress(Error):
+        for user in get_user_model().objects.filter(username=OPERATOR):
+            user.is_staff = user.is_superuser = user.is_active = False
+            user.set_unusable_password()
+            user.save()
+
+
+def require_throwaway() -> None:
+    """Raise ``DemoFailed`` where the project's database may be one that people rely on."""
+    if not settings.DEBUG:
+        raise DemoFailed(
+            "DEBUG is off, so people may rely on this database, and the demo adds an account and turns to it. "
+            "Set DEBUG=1 if that is meant, or unset DATABASE_URL and run demo --once, which makes its own."
+        )

@@ -6,9 +6,10 @@ import contextlib
 import signal
 from collections.abc import Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import Final
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_held: list[list[int]] = []  # one list of signals for each block, the outermost first, that holds them back
 
 
 class Interrupted(BaseException):
@@ -34,7 +35,22 @@ def interruptible() -> Iterator[None]:
             signal.signal(each, before[each])
 
 
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let a stop signal that comes inside the block wait until its end."""
+    _held.append([])
+    try:
+        yield
+    finally:
+        waiting = _held.pop()
+        if waiting:
+            raise Interrupted(waiting[0])
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
     for each in STOP_SIGNALS:
         signal.signal(each, signal.SIG_IGN)
-    raise Interrupted(number)
+    if _held:
+        _held[0].append(number)
+    else:
+        raise Interrupted(number)

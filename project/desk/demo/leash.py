@@ -2,7 +2,8 @@
 
 Started as a program: ``python leash.py SECONDS COMMAND…``. Whoever started it holds the other end of stdin. When that
 end closes, by intent or because its holder died, even of SIGKILL, the command gets SIGTERM, and what is left of its
-session after SECONDS gets SIGKILL. A byte on stdin means SIGKILL at once. The exit code is the command's.
+session after SECONDS gets SIGKILL. A byte on stdin means SIGKILL at once. The exit code is the command's, or 128 and
+the number of the signal that ended it.
 
 It imports nothing of the project, so it starts in no time.
 """
@@ -22,7 +23,7 @@ LOOK_SECONDS = 0.05
 
 
 def run(command: list[str], patience: float) -> int:
-    """Hold ``command``, in a session of its own, on the leash of stdin; its exit code once all of it is gone."""
+    """Hold ``command``, in a session of its own, on the leash of stdin; its return code once all of it is gone."""
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     # From here on only the leash counts; set earlier, the command would inherit it.
     for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
@@ -74,4 +75,5 @@ def _members(session: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[2:], float(sys.argv[1])) & 0xFF)
+    code = run(sys.argv[2:], float(sys.argv[1]))
+    sys.exit(code if code >= 0 else 128 - code)

@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from django.conf import settings
-from django.db import Error
 from django.urls import reverse
 
 from agentturns import Turn
 from project.desk.agents import desk
 from project.desk.demo import database
-from project.desk.demo.failure import DemoFailed
-from project.desk.demo.processes import HOST, Child, Processes
+from project.desk.demo.processes import HOST, Processes
 from project.desk.demo.report import Voice, table
 from project.desk.demo.seeds import Seeded, ask_real_model, seed_crashed, seed_others, settle
 
@@ -26,11 +22,7 @@ LOOK_SECONDS: Final = 0.5
 
 def stay_open(voice: Voice, port: int) -> None:
     """Seed, start, say what to press, and stay until a stop signal is raised. Raises ``DemoFailed``."""
-    if not settings.DEBUG:
-        raise DemoFailed(
-            "DEBUG is off, so this may be a database that people rely on, and the demo would add turns and an account "
-            "to it; set DEBUG=1, or use demo --once."
-        )
+    database.require_throwaway()
     with tempfile.TemporaryDirectory(prefix="agentturns-demo-") as name:
         database.migrate()
         password = database.open_account()
@@ -38,29 +30,24 @@ def stay_open(voice: Voice, port: int) -> None:
             with Processes(Path(name), os.environ) as processes:
                 _open(voice, processes, port, password)
         finally:
-            # A database that is gone must not hide why the demo ended.
-            with suppress(Error):
-                database.close_account()
+            database.close_account()
 
 
 def _open(voice: Voice, processes: Processes, port: int, password: str) -> None:
     voice.say("Starting a web server and a worker, and bringing some turns into the state they are to be seen in…")
-    web, chosen = processes.start_web(port)
+    _, chosen = processes.start_web(port)
     if chosen != port:
         voice.say(f"Port {port} is taken, so the web server uses {chosen}.")
-    crashed = seed_crashed(processes)
-    worker = processes.start_worker()
-    seeds = [*seed_others(), crashed]
+    seeds = seed_others()
+    # Before there is a worker, which would take the turn up and send its e-mail.
+    seeds.append(seed_crashed(processes))
+    processes.start_worker()
     settle(seeds, processes)
     if desk.model_id.partition(":")[0] != "scripted":
         seeds.append(ask_real_model())
         settle(seeds[-1:], processes)
     origin = f"http://{HOST}:{chosen}"
     voice.say(_welcome(origin, password, seeds, processes))
-    _stay(processes, web, worker)
-
-
-def _stay(processes: Processes, web: Child, worker: Child) -> None:
     while True:
         time.sleep(LOOK_SECONDS)
         processes.require_alive()

@@ -23,7 +23,7 @@ from project.desk.demo.report import Voice, resume_table
 from project.desk.demo.waiting import require
 
 NEW_LIMIT: Final = "0.20"
-SECONDS: Final = 20  # for each of the two waits
+SECONDS: Final = 25  # for each of the two waits
 
 
 def show_once(voice: Voice, port: int) -> None:
@@ -53,6 +53,8 @@ def _database(directory: Path) -> Iterator[dict[str, str]]:
     """The environment of the processes: a database of their own, unless one is named in the environment."""
     environment = environment_without_keys()
     given = environment.get("DATABASE_URL")
+    if given:
+        database.require_throwaway()
     url = given or database.url_of(directory / "demo.sqlite3")
     with nullcontext() if given else database.instead_of_the_projects(url):
         yield {**environment, "DATABASE_URL": url}

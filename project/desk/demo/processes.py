@@ -16,12 +16,14 @@ from django.conf import settings
 
 from project.desk.demo import leash
 from project.desk.demo.failure import DemoFailed
+from project.desk.demo.interrupts import uninterrupted
 
 HOST: Final = "127.0.0.1"
 WORKER_GRACE_SECONDS: Final = 3  # for turns to reach a boundary when the demo ends
 PATIENCE_SECONDS: Final = 8  # until what did not end is killed; above the worker's own grace
 LOG_LINES: Final = 25
 PORTS_TO_TRY: Final = 20
+START_SECONDS: Final = 15  # until the web server answers
 
 
 class Child:
@@ -100,17 +102,19 @@ class Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for child in self._children:
-            child.let_go()
-        for child in self._children:
-            child.wait()
+        with uninterrupted():
+            for child in self._children:
+                child.let_go()
+            for child in self._children:
+                child.wait()
 
     def start(self, name: str, *arguments: str, **environment: str) -> Child:
         """Run ``manage.py`` with ``arguments``."""
         command = [sys.executable, str(settings.BASE_DIR / "manage.py"), *arguments]
         log = self.directory / f"{name.replace(' ', '-')}.log"
-        child = Child(name, command, {**self._environment, **environment}, log)
-        self._children.append(child)
+        with uninterrupted():
+            child = Child(name, command, {**self._environment, **environment}, log)
+            self._children.append(child)
         return child
 
     def start_worker(self) -> Child:
@@ -145,14 +149,14 @@ def _free(port: int) -> int:
         try:
             tried.bind((HOST, port))
             tried.listen(1)
-        except OSError:
+        except (OSError, OverflowError):
             return 0
         return int(tried.getsockname()[1])
 
 
 def _answers(web: Child, port: int) -> bool:
     """Wait until the web server listens; False when somebody else took its port first."""
-    ends_at = time.monotonic() + 30
+    ends_at = time.monotonic() + START_SECONDS
     while time.monotonic() < ends_at:
         if web.exit_code is not None:
             if "already in use" in web.tail():
@@ -162,7 +166,7 @@ def _answers(web: Child, port: int) -> bool:
         if f":{port}/" in web.tail() and _connects(port):
             return True
         time.sleep(0.05)
-    raise DemoFailed("The web server did not answer within 30 seconds.", log=web.tail())
+    raise DemoFailed(f"The web server did not answer within {START_SECONDS} seconds.", log=web.tail())
 
 
 def _connects(port: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import textwrap
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -23,9 +24,13 @@ class Voice:
 
     def say(self, text: str = "") -> None:
         """Print one or more lines."""
-        with contextlib.suppress(OSError, ValueError):
+        try:
             self._stream.write(f"{text}\n")
             self._stream.flush()
+        except OSError:
+            # What is left in the buffer would fail once more when Python ends, and change its exit code.
+            with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), self._stream.fileno())
 
     def complain(self, failure: DemoFailed) -> None:
         """Print what went wrong, and the end of the log that may tell why."""

@@ -40,6 +40,12 @@ class Seeded:
 
 def seed_others() -> list[Seeded]:
     """Every turn but the crashed one, queued for the worker. One that an earlier demo left untouched is kept."""
+    budget = _seed(
+        "budget",
+        "max_cost",
+        "Press “Raise budget and resume”, write 0.20 and a reason.",
+        "Order {order} came broken. Please refund all of it.",
+    )
     approval = _seed(
         "approval",
         "approval",
@@ -49,12 +55,7 @@ def seed_others() -> list[Seeded]:
         limits=ENOUGH,
     )
     return [
-        _seed(
-            "budget",
-            "max_cost",
-            "Press “Raise budget and resume”, write 0.20 and a reason.",
-            "Order {order} came broken. Please refund all of it.",
-        ),
+        budget,
         approval,
         _behind(approval),
         _seed(
@@ -102,11 +103,8 @@ def ask_real_model() -> Seeded:
         tenant="demo",
         limits=Limits(max_cost=Decimal("0.001")),
     )
-    return Seeded(
-        turn,
-        ("parked", "completed", "failed"),
-        f"{desk.model_id} works on it; raise its budget, then decide its refund.",
-    )
+    advice = f"This one is {desk.model_id} at work: open it and see what it waits for."
+    return Seeded(turn, ("parked", "completed", "failed"), advice)
 
 
 def settle(seeds: Sequence[Seeded], processes: Processes) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser
-from typing import Any
+from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand
+from django.db import Error
 
 from project.desk.demo.failure import DemoFailed
 from project.desk.demo.interrupts import Interrupted, interruptible
@@ -36,9 +37,14 @@ class Command(BaseCommand):
                 else:
                     stay_open(voice, options["port"])
         except DemoFailed as failure:
-            Voice(self.stderr).complain(failure)
-            sys.exit(1)
+            self._fail(failure)
+        except Error as error:
+            self._fail(DemoFailed(f"The database refuses ({type(error).__name__}): {error}".strip()))
         except Interrupted as stop:
             voice.say(f"Stopped by {stop.signal.name}; the web server and the worker are gone.")
             if options["once"]:
                 sys.exit(128 + stop.signal)
+
+    def _fail(self, failure: DemoFailed) -> NoReturn:
+        Voice(self.stderr).complain(failure)
+        sys.exit(1)
