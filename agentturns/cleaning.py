@@ -54,7 +54,8 @@ def _plain(value: Any, where: str) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
     raise TypeError(
-        f"{where} is of type {type(value).__name__}, which is not JSON; pass text, numbers, booleans, None, lists or dicts."
+        f"{where} is of type {type(value).__name__}, which is not JSON; "
+        "pass text, numbers, booleans, None, lists or dicts."
     )
 
 

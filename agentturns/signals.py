@@ -13,4 +13,5 @@ turn_finished = Signal()  # turn.status is completed, failed or canceled
 step_finished = Signal()  # step=: the completed Step
 tool_budget_warned = Signal()  # remaining=: the threshold crossed, max=: the cap
 budget_raised = Signal()  # changes=: {cap: (old, new)}, by=: the user or None
-tool_call_decided = Signal()  # tool_call=: the ToolCall, decision=: approved, declined, answered, rerun, confirmed
+# tool_call=: the ToolCall, decision=: approved, declined, answered, rerun, confirmed or expired
+tool_call_decided = Signal()

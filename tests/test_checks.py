@@ -122,7 +122,6 @@ def test_an_api_key_in_a_wrong_place_is_not_shown(settings: Any) -> None:
     [
         pytest.param({"timeout": 3600.0}, "E012", id="a float as timeout"),
         pytest.param({"timeout": 3900}, "E013", id="timeout not below retry"),
-        pytest.param({"timeout": 60}, "W010", id="timeout shorter than a pump"),
         pytest.param({"retry": 300, "timeout": None}, "W011", id="retry shorter than a pump"),
         pytest.param({"queue_limit": 50}, "W012", id="a long queue in memory"),
         pytest.param({"queue_limit": ...}, "W012", id="the default queue in memory"),

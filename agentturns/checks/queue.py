@@ -77,15 +77,6 @@ def _deadlines(cluster: dict[str, Any]) -> list[Row]:
             ),
         ),
         (
-            bounded and limit is not None and limit < longest,
-            Warning(
-                f"Q_CLUSTER['timeout'] is {timeout!r} seconds, but a worker may rightly be at work for {longest:g}: it "
-                "would be killed in the middle of a call.",
-                hint="Set it above SLICE_SECONDS plus the longest model or tool call, such as 3600.",
-                id="agentturns.W010",
-            ),
-        ),
-        (
             retry is not None and retry < longest,
             Warning(
                 f"Q_CLUSTER['retry'] is {retry!r} seconds, but a worker may rightly be at work for {longest:g}: each "

@@ -60,7 +60,8 @@ def is_lost(error: BaseException, connection: BaseDatabaseWrapper) -> bool:
         return False
     if connection.vendor == "sqlite":
         return False
-    if getattr(error.__cause__, "sqlstate", None) in _LOST_STATES:
+    # Without a state of the server's it is libpq that lost it; Django may have reconnected already by now.
+    if getattr(error.__cause__, "sqlstate", None) in (None, *_LOST_STATES):
         return True
     return connection.connection is None or bool(connection.connection.closed)
 

@@ -165,7 +165,8 @@ class LeaseKeeper:
                 give_up_call(watched.claim, watched.call, watched.seconds)
             except LeaseLost:
                 pass
-            except (DatabaseError, InterfaceError) as error:
+            except Exception as error:
+                # Whatever it is, this thread must live: it keeps every other lease of the process.
                 logger.warning("call=%s not settled yet error=%s", watched.call.pk, type(error).__name__)
                 connections[conf.DATABASE].close_if_unusable_or_obsolete()
                 watched.deadline = now + 1

@@ -32,7 +32,8 @@ class CallVerbs:
     def approve(self, *, by: Any = None, note: str = "") -> Self:
         """Let this very call run, with the arguments shown."""
         with self._deciding("approved", by, _asks_permission) as decision:
-            decision.write(approval=Approval.APPROVED, note=clean_text(note))
+            # Without a note of the person's, why a failed gate asked stays on record.
+            decision.write(approval=Approval.APPROVED, note=clean_text(note) or decision.call.note)
         return self._refreshed()
 
     def decline(self, *, by: Any = None, reason: str = "") -> Self:
@@ -120,7 +121,8 @@ class CallVerbs:
             require_consent(by, call)
             yield _Decision(call, by)
             acted = {"acted_by": name_of(by), "acted_at": timezone.now(), "acted_reason": ""}
-            log_change(by, call, f"{decision.capitalize()}.")
+            said = call.note if decision in ("approved", "declined") and call.note else ""
+            log_change(by, call, f"{decision.capitalize()}. {said}".strip())
             after_commit(tool_call_decided, turn, tool_call=call, decision=decision)
             still_open = ToolCall.objects.filter(turn=turn.pk).awaiting_decision().exists()
             if turn.status == Status.PARKED and turn.park_reason in DECISION_REASONS and not still_open:

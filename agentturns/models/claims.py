@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections, transaction
-from django.db.models import F, Value
+from django.db.models import F
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -185,14 +185,3 @@ def candidates(limit: int, *, alone: bool, exclude: Iterable[int] = ()) -> list[
             return crashed
     ready = Turn.objects.ready().filter(crashes=0).exclude(pk__in=skip)
     return list(ready.order_by("pk").values_list("pk", flat=True)[:limit])
-
-
-def next_wait(limit_seconds: float) -> Value | datetime | None:
-    """When the next back-off ends, if within ``limit_seconds``; None otherwise."""
-    return (
-        Turn.objects.queued()
-        .filter(run_after__lte=database_now_plus(limit_seconds))
-        .order_by("run_after")
-        .values_list("run_after", flat=True)
-        .first()
-    )

@@ -38,6 +38,8 @@ def open_session(
     tenant, key = _label(tenant, "tenant"), _label(key, "key")
     columns = _request(agent, input, context, limits)
     kept = _json_dict(metadata, "metadata")
+    if not getattr(user, "is_authenticated", True):
+        user = None  # whoever is not logged in is nobody, not a row
 
     def create() -> Turn:
         session = Session.objects.create(

@@ -63,6 +63,7 @@ def requeue(turn: Turn, expected: str, **columns: Any) -> None:
         turn,
         expected,
         status=Status.QUEUED,
+        answer="",
         stretch_seconds=0.0,
         crashes=0,
         provider_failures=0,

@@ -13,7 +13,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db import Error
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Value
+from django.db.models.functions import Coalesce, NullIf
 from django.utils import timezone
 
 from agentturns.exceptions import Conflict
@@ -44,6 +45,15 @@ class Applied:
     steps: int
     resumed: int
     left: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A model for whose price so many turns wait, parked."""
+
+    provider: str
+    model: str
+    turns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +130,21 @@ def reprice_covered(price: Price) -> Applied:
 def apply_pending() -> int:
     """Apply the prices that are not wholly applied; how many steps got a price. The sweep calls it."""
     return sum(price.apply().steps for price in Price.objects.filter(applied_at=None).order_by("pk"))
+
+
+def missing_prices(most: int = 20) -> list[Missing]:
+    """The models for whose price parked turns wait, those that most turns wait for first."""
+    from agentturns.models.turn import Turn
+
+    waiting = Turn.objects.parked(ParkReason.UNPRICED).values("pk")
+    name = Coalesce(NullIf("requested_model", Value("")), "model")
+    rows = (
+        Step.objects.filter(UNPRICED, turn__in=waiting)
+        .values("provider", name=name)
+        .annotate(turns=Count("turn", distinct=True))
+        .order_by("-turns", "provider", "name")
+    )
+    return [Missing(row["provider"], row["name"], row["turns"]) for row in rows[:most]]
 
 
 def _counters(turn: Turn) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def test_an_approved_call_is_free_to_run_and_the_turn_goes_on(browser: Client, o
     assert (call.status, call.approval, call.decided_by, call.note) == (
         "pending", "approved", operator, "seen the photo",
     )  # fmt: skip
-    assert LogEntry.objects.get().change_message == "Approved."
+    assert LogEntry.objects.get().change_message == "Approved. seen the photo"
 
 
 def test_a_declined_call_tells_the_model_why(browser: Client) -> None:
