@@ -18,8 +18,8 @@ Script = Iterable[Spoken] | Callable[[ModelRequest], Spoken]
 class Metered(Provider):
     """Calls the tool ``note`` as long as its script goes on, then answers.
 
-    Options: ``pricing`` is the vendor's id in genai-prices, ``sent`` what is sent with each request, ``served`` the name
-    that it gives its model, ``context`` what its replies say beside their usage.
+    Options: ``pricing`` is the vendor's id in genai-prices, ``sent`` what is sent with each request, ``served`` the
+    name that it gives its model, ``context`` what its replies say beside their usage.
     """
 
     script: ClassVar[list[Spoken] | Callable[[ModelRequest], Spoken]] = []

@@ -80,6 +80,15 @@ def ring_when_abandoned(turn: Turn) -> None:
 
 
 def grows(conversations: list[list[Any]]) -> bool:
-    """Whether each conversation, as JSON text, begins with the whole of the one before and says more."""
-    texts = [json.dumps(conversation)[:-1] for conversation in conversations]
+    """Whether each conversation, as JSON text, begins with the whole of the one before and says more.
+
+    Markers for the vendor's cache, which slide along with the conversation, are left out.
+    """
+    texts = [json.dumps(_unmarked(conversation))[:-1] for conversation in conversations]
     return all(later.startswith(f"{earlier}, ") for earlier, later in pairwise(texts))
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _unmarked(item) for key, item in value.items() if key != "cache_control"}
+    return [_unmarked(item) for item in value] if isinstance(value, list) else value

@@ -194,7 +194,7 @@ CIRCULAR["self"] = CIRCULAR
         ({"tenant": None}, TypeError, "tenant is a NoneType, but it is text."),
         ({"key": "x" * 201}, ValueError, "key is 201 characters long, but at most 200 are kept."),
         ({"key": 7}, TypeError, "key is a int, but it is text."),
-        ({"metadata": {"at": {1, 2}}}, TypeError, "metadata['at'] is of type set, which is not JSON; pass text, numbers,"),
+        ({"metadata": {"at": {1, 2}}}, TypeError, "metadata['at'] is of type set, which is not JSON; pass text,"),
         ({"metadata": [1]}, TypeError, "metadata is a list, but it is a dict of JSON values."),
         ({"context": CIRCULAR}, ValueError, "context contains itself or is nested too deeply for JSON; pass a flatter"),
         ({"context": "order 7"}, TypeError, "context is a str, but it is a dict of JSON values."),
