@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
 
@@ -17,6 +18,9 @@ from django.db import connection
 from agentturns.definitions import agent
 from agentturns.pytest_plugin import run_turns as run_turns  # the tests' own run has agentturns uninstalled
 from tests.counters import wrong_counters
+
+# Under nohup this process ignores SIGHUP, and so would the programs whose reaction to it is tested.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def _missing_sqlite() -> str:

@@ -18,8 +18,9 @@ Script = Iterable[Spoken] | Callable[[ModelRequest], Spoken]
 class Metered(Provider):
     """Calls the tool ``note`` as long as its script goes on, then answers.
 
-    Options: ``pricing`` is the vendor's id in genai-prices, ``sent`` what is sent with each request, ``served`` the
-    name that it gives its model, ``context`` what its replies say beside their usage.
+    A reply that used all the tokens it was allowed is cut. Options: ``pricing`` is the vendor's id in genai-prices,
+    ``sent`` what is sent with each request, ``served`` the name that it gives its model, ``context`` what its replies
+    say beside their usage.
     """
 
     script: ClassVar[list[Spoken] | Callable[[ModelRequest], Spoken]] = []
@@ -51,18 +52,19 @@ class Metered(Provider):
         said = cls.script(request) if callable(cls.script) else cls.script[len(cls.requests) - 1]
         if isinstance(said, ProviderError):
             raise said
+        cut = isinstance(said.output_tokens, int) and said.output_tokens == request.max_output_tokens
         last = not callable(cls.script) and len(cls.requests) == len(cls.script)
-        return self.parse(json.dumps({"usage": asdict(said), "last": last}), self.flavour)
+        return self.parse(json.dumps({"usage": asdict(said), "last": last, "cut": cut}), self.flavour)
 
     def parse(self, wire: str, flavour: str) -> ModelReply:
         said = json.loads(wire)
-        calls = () if said["last"] else (ToolRequest("", "note", '{"text": "a"}'),)
+        calls = () if said["last"] or said["cut"] else (ToolRequest("", "note", '{"text": "a"}'),)
         return ModelReply(
             wire=wire,
-            text="done" if said["last"] else "",
+            text="" if calls else "done",
             tool_calls=calls,
-            stop_reason="stop" if said["last"] else "tool_calls",
-            complete=True,
+            stop_reason="length" if said["cut"] else "tool_calls" if calls else "stop",
+            complete=not said["cut"],
             usage=Usage(**said["usage"]),
             model=str(self.options.get("served", "")),
             price_context=self.options.get("context", {}),

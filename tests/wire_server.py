@@ -29,7 +29,8 @@ class Recorded:
 @dataclass(frozen=True)
 class Answered:
     """One answer. With ``cut_at`` the connection breaks after so many bytes of the body; ``drip_seconds`` waits
-    between its bytes; ``hold`` is waited for before anything is said."""
+    between its bytes; ``hold`` is waited for before anything is said, or after ``hold_at`` bytes of the body. A body
+    that is not ``sized`` ends where its connection does, so that nobody can tell whether it was cut."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -37,6 +38,8 @@ class Answered:
     cut_at: int | None = None
     drip_seconds: float = 0
     hold: threading.Event | None = None
+    hold_at: int | None = None
+    sized: bool = True
 
 
 def answer(
@@ -47,10 +50,18 @@ def answer(
     cut_at: int | None = None,
     drip_seconds: float = 0,
     hold: threading.Event | None = None,
+    hold_at: int | None = None,
+    sized: bool = True,
 ) -> Answered:
     """An answer; ``body`` is bytes, text, or what is sent as JSON."""
     raw = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
-    return Answered(status, headers or {"Content-Type": "application/json"}, raw, cut_at, drip_seconds, hold)
+    kind = headers or {"Content-Type": "application/json"}
+    return Answered(status, kind, raw, cut_at, drip_seconds, hold, hold_at, sized)
+
+
+def stream(body: str | bytes, **more: Any) -> Answered:
+    """An answer of server-sent events, which like most of its kind does not say how long it is."""
+    return answer(body, headers={"Content-Type": "text/event-stream"}, **{"sized": False, **more})
 
 
 class _Server(ThreadingHTTPServer):
@@ -83,6 +94,11 @@ class WireServer:
         with self._lock:
             self._answers = list(answers)
 
+    def reset(self) -> None:
+        """Forget the answers and the requests."""
+        with self._lock:
+            self._answers, self.requests = [], []
+
     def _next(self, request: Recorded) -> Answered:
         with self._lock:
             self.requests.append(request)
@@ -95,19 +111,25 @@ class WireServer:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 given = wire._next(Recorded(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
-                if given.hold is not None:
+                if given.hold is not None and given.hold_at is None:
                     given.hold.wait(30)
                 self.close_connection = True
                 self.send_response(given.status)
                 for name, value in given.headers.items():
                     self.send_header(name, value)
-                self.send_header("Content-Length", str(len(given.body)))
+                if given.sized:
+                    self.send_header("Content-Length", str(len(given.body)))
                 self.send_header("Connection", "close")
                 self.end_headers()
                 self._write(given)
 
             def _write(self, given: Answered) -> None:
                 body = given.body[: given.cut_at]
+                if given.hold is not None and given.hold_at is not None:
+                    self.wfile.write(body[: given.hold_at])
+                    self.wfile.flush()
+                    given.hold.wait(30)
+                    body = body[given.hold_at :]
                 if not given.drip_seconds:
                     self.wfile.write(body)
                     return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,9 @@ _registry: dict[str, Agent] = {}
 class Agent:
     """An agent, registered under its name as soon as it is made.
 
-    ``model`` is ``"alias:name"`` (the alias is a key of ``AGENTTURNS["PROVIDERS"]``) or a ``ScriptedModel``.
+    ``model`` is ``"alias:name"`` (the alias is a key of ``AGENTTURNS["PROVIDERS"]``) or a ``ScriptedModel``, or a list
+    of these: when one cannot take a step, for good or after its attempts, the next does and stays for the rest of the
+    turn; each step says which it was.
     ``instructions`` is text, or a function of the ``TurnState`` that returns text, rendered once a turn.
     ``max_reply_tokens`` limits one reply's output. Raises ``ConfigurationError`` for a wrong declaration.
     """
@@ -58,8 +60,13 @@ class Agent:
 
     @property
     def model_id(self) -> str:
-        """The model as text, ``"alias:name"``."""
-        return _model_id(self.model)
+        """The model as text, ``"alias:name"``; of a list the first, with which every turn begins."""
+        return self.model_ids[0]
+
+    @property
+    def model_ids(self) -> tuple[str, ...]:
+        """All models as text, in the order in which they are asked."""
+        return tuple(map(_model_id, _listed(self.model)))
 
     def tool_named(self, name: str) -> Tool | None:
         """The tool of this name, None when the agent has none."""
@@ -103,7 +110,7 @@ class Agent:
         before = self.model, self.limits
         try:
             if model is not None:
-                _check_model(self.name, model)
+                _check_models(self.name, model)
                 self.model = model
             if limits is not None:
                 self.limits = Limits.of(limits)
@@ -115,7 +122,7 @@ class Agent:
         where = f"Agent {self.name!r}"
         if not isinstance(self.name, str) or not self.name.strip() or len(self.name) > 100:
             raise ConfigurationError(f"{where}: a name is text of 1 to 100 characters.")
-        _check_model(self.name, self.model)
+        _check_models(self.name, self.model)
         if not isinstance(self.instructions, str) and not callable(self.instructions):
             raise ConfigurationError(f"{where}: instructions are text, or a function of the TurnState returning text.")
         for tool in self.tools:
@@ -137,6 +144,24 @@ class Agent:
 
 def _model_id(model: Any) -> str:
     return model if isinstance(model, str) else model.model_id
+
+
+def _listed(model: Any) -> Sequence[Any]:
+    return model if isinstance(model, list | tuple) else (model,)
+
+
+def _check_models(agent: str, model: Any) -> None:
+    models = _listed(model)
+    if not models:
+        raise ConfigurationError(f"Agent {agent!r}: model is an empty list; name at least one model.")
+    for one in models:
+        _check_model(agent, one)
+    ids = list(map(_model_id, models))
+    if len(set(ids)) < len(ids):
+        twice = next(one for one in ids if ids.count(one) > 1)
+        raise ConfigurationError(
+            f"Agent {agent!r}: model has {twice!r} twice; it is asked once a step, so name it once."
+        )
 
 
 def _check_model(agent: str, model: Any) -> None:

@@ -27,6 +27,6 @@ def after_fault(error: ProviderError, failures: int) -> Exit:
             f"{message} It asks to wait {asked:,.0f} seconds, above the ceiling of {conf.RETRY_CEILING_SECONDS:,.0f}."
         )
         return Parked(ParkReason.PROVIDER_ERROR, code=error.code or error.fault, message=said)
-    wait = min(conf.RETRY_CEILING_SECONDS, max(asked, FIRST_WAIT_SECONDS * 2 ** (failures - 1)))
     # Jitter only lengthens the wait: the provider's Retry-After is a minimum.
-    return Yielded(wait * random.uniform(1.0, 1.25), code=error.code or error.fault, message=message, failed=True)
+    wait = max(asked, FIRST_WAIT_SECONDS * 2 ** (failures - 1)) * random.uniform(1.0, 1.25)
+    return Yielded(min(conf.RETRY_CEILING_SECONDS, wait), code=error.code or error.fault, message=message, failed=True)

@@ -12,12 +12,13 @@ from django.db.models import F
 from django.utils import timezone
 
 from agentturns.cleaning import clean_json, clean_text
+from agentturns.engine.candidates import Candidate
 from agentturns.engine.durable import durably
 from agentturns.engine.notices import Saying
 from agentturns.engine.results import CallOutcome, timed_out
 from agentturns.exceptions import LeaseLost
 from agentturns.models.claims import Claim
-from agentturns.models.exits import Exit, Finished, Yielded, leave
+from agentturns.models.exits import Exit, Yielded, leave
 from agentturns.models.lifecycle import after_commit, locked
 from agentturns.models.notice import Notice
 from agentturns.models.queueing import deliver
@@ -88,7 +89,7 @@ _STARTED = (
 
 
 def record_reply(
-    claim: Claim, step: Step, reply: ModelReply, charge: Charge, calls: Sequence[ToolCall], wish: Finished | None
+    claim: Claim, step: Step, reply: ModelReply, charge: Charge, calls: Sequence[ToolCall], wish: Exit | None
 ) -> Exit | None:
     """T2: reply, usage, cost, the calls it asks for and the turn's counters; with ``wish`` also the end of the turn."""
     _fill(step, reply, charge, terminal=wish is not None)
@@ -160,13 +161,20 @@ def _fill(step: Step, reply: ModelReply, charge: Charge, *, terminal: bool) -> N
     step.completed_at = timezone.now()
 
 
-def record_failure(claim: Claim, step: Step, message: str, presumed: Decimal, wish: Exit) -> Exit | None:
-    """A model call gave no reply: what it may have cost is presumed, and the turn leaves as ``wish`` says."""
+def record_failure(
+    claim: Claim, step: Step, message: str, presumed: Decimal, wish: Exit, heir: Candidate | None = None
+) -> Exit | None:
+    """A model call gave no reply: what it may have cost is presumed, and the turn leaves as ``wish`` says.
+
+    ``heir`` is the model that the step is asked of next, with attempts of its own; None leaves it to the same one.
+    """
     text = clean_text(message)
+    asked = {} if heir is None else {"provider": heir.alias, "model": heir.name, "requested_model": heir.name}
+    failures = {"provider_failures": 0} if heir is not None and isinstance(wish, Yielded) else {}
 
     def write(again: bool) -> Exit | None:
-        Step.objects.filter(pk=step.pk).update(error=text, presumed_cost=step.presumed_cost + presumed)
-        return leave(claim, wish, presumed_cost=claim.turn.presumed_cost + presumed)
+        Step.objects.filter(pk=step.pk).update(error=text, presumed_cost=step.presumed_cost + presumed, **asked)
+        return leave(claim, wish, presumed_cost=claim.turn.presumed_cost + presumed, **failures)
 
     return durably(claim, write)
 

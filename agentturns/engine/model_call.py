@@ -7,16 +7,19 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from django.utils import timezone
 
 from agentturns.conf import conf
 from agentturns.definitions.limits import CAPS
 from agentturns.definitions.state import TurnState
+from agentturns.engine.candidates import Candidate, candidates_of, in_turn, seen_by
 from agentturns.engine.ledger import Charge
+from agentturns.engine.live_text import listener
 from agentturns.engine.prices import prices_for
 from agentturns.engine.transcript import Transcript, snapshot_tools
+from agentturns.models.exits import Exit, Parked, Yielded
 from agentturns.models.step import Step
 from agentturns.models.turn import Turn
 from agentturns.money.budget import limit_for, spent_on, standing
@@ -27,8 +30,8 @@ from agentturns.money.estimate import (
     estimate_tokens,
     output_that_fits,
 )
-from agentturns.money.pricing import price
-from agentturns.providers import get_provider, split_model
+from agentturns.money.pricing import Priced, price
+from agentturns.providers import get_provider
 from agentturns.providers.base import (
     AssistantMessage,
     Fault,
@@ -37,11 +40,15 @@ from agentturns.providers.base import (
     ModelRequest,
     ProviderError,
     ToolResults,
+    Usage,
     UserMessage,
 )
 from agentturns.usd import round_usd
 
 logger = logging.getLogger("agentturns")
+
+# How the wires say that the limit on the reply cut it.
+CUT_BY_LIMIT: Final = ("max_tokens", "max_output_tokens", "length")
 
 
 class ModelCall:
@@ -53,10 +60,12 @@ class ModelCall:
     def __init__(
         self, turn: Turn, transcript: Transcript, state: TurnState, begun: Step | None, last: Step | None
     ) -> None:
-        alias, name = split_model(turn.model)
         self._turn = turn
+        self._asked = in_turn(candidates_of(turn), last)
+        self._candidate = next((one for one in self._asked if begun is not None and one.takes(begun)), self._asked[0])
+        alias, name = self._candidate.alias, self._candidate.name
         self._provider = get_provider(alias)
-        self._options: dict[str, Any] = json.loads(turn.request_options)
+        self._options = dict(self._candidate.options)
         self._book = prices_for(turn)
         self._at = timezone.now()
         self._reserves = standing(turn, "reserve").value == "worst_case"
@@ -66,10 +75,10 @@ class ModelCall:
             output_limit = DEFAULT_REPLY_TOKENS
         self.request = ModelRequest(
             model=name,
-            flavour=turn.wire_flavour,
+            flavour=self._candidate.flavour,
             instructions=turn.instructions,
             tools=snapshot_tools(turn.tool_definitions),
-            messages=transcript.messages,
+            messages=seen_by(self._candidate, transcript.messages),
             options=self._options,
             max_output_tokens=output_limit,
             cache_key=f"session-{turn.session_id}",
@@ -82,7 +91,10 @@ class ModelCall:
         self.step.provider = alias
         self.step.started_at = self._at
         self.step.output_limit = self._provider.output_limit(self.request)
-        self.step.estimated_input_tokens = estimate_input(self.request, last)
+        # Another model counts in other tokens, and is told another conversation.
+        own = last if last is not None and self._candidate.takes(last) else None
+        self.step.estimated_input_tokens = estimate_input(self.request, own)
+        self._lowered = False
         self._shortfall = self._fit_in() if self._reserves else None
         self.step.estimate = self._expected_cost(self.step.output_limit)
 
@@ -125,6 +137,7 @@ class ModelCall:
             show = CAPS["max_cost"].show
             return f"the next call could cost up to {show(worst(most))}, {show(max(Decimal(0), left))} is left"
         self.request = replace(self.request, max_output_tokens=fits)
+        self._lowered = True
         self.step.output_limit = self._provider.output_limit(self.request)
         return None
 
@@ -135,10 +148,17 @@ class ModelCall:
         """
         return self._shortfall
 
+    def cut_short(self, reply: ModelReply) -> str | None:
+        """Why the reply is cut, where it is the lower limit for ``max_cost``'s sake that cut it."""
+        if not self._lowered or reply.complete or reply.stop_reason not in CUT_BY_LIMIT:
+            return None
+        return f"the reply was cut at {self.step.output_limit:,} tokens, the most that max_cost left room for"
+
     def make(self) -> ModelReply:
         """Call the model, once. Raises ``ProviderError``, also for what a backend did not foresee."""
         try:
-            return self._provider.call(self.request, timeout=conf.MODEL_TIMEOUT)
+            on_text = listener(self._turn, self.step.index)
+            return self._provider.call(self.request, timeout=conf.MODEL_TIMEOUT, on_text=on_text)
         except ProviderError:
             raise
         except Exception as error:
@@ -159,16 +179,44 @@ class ModelCall:
             if self.step.estimate is None:
                 return Charge(None)
             return Charge(None, presumed=self.step.estimate, source="estimate: the reply carried no usage")
-        priced = price(
-            reply.usage,
-            model=(reply.model, self.request.model),
-            pricing_id="" if reply.knows_cost else self._provider.pricing_id,
+        pricing_id = "" if reply.knows_cost else self._provider.pricing_id
+        priced = self._priced(reply.usage, pricing_id, reply.model, reply.price_context)
+        return Charge(priced.cost, source=priced.source) if priced else Charge(None)
+
+    def presumed(self, error: ProviderError) -> Decimal:
+        """USD presumed for a call without a reply: what was seen of it, else its estimate; 0 where it was refused."""
+        if not error.billed:
+            return Decimal(0)
+        seen = self._priced(error.usage, self._provider.pricing_id) if error.usage is not None else None
+        return seen.cost if seen else (self.step.estimate or Decimal(0))
+
+    def _priced(
+        self, usage: Usage, pricing_id: str, served: str = "", said: Mapping[str, str] | None = None
+    ) -> Priced | None:
+        return price(
+            usage,
+            model=(served, self.request.model),
+            pricing_id=pricing_id,
             at=self._at,
-            options=self._price_options(reply.price_context),
+            options=self._price_options(said),
             book=self._book,
             provider=self._provider.alias,
         )
-        return Charge(priced.cost, source=priced.source) if priced else Charge(None)
+
+    def passed_on(self, wish: Exit) -> tuple[Exit, Candidate | None]:
+        """What becomes of ``wish`` after an error of this model, and the model that is asked next.
+
+        Where the turn would park, the next model takes the step at once. Where all have been asked, it parks, and a
+        person's retry asks all of them again.
+        """
+        if not isinstance(wish, Parked) or len(self._asked) == 1:
+            return wish, None
+        heir = next(iter(self._asked[self._asked.index(self._candidate) + 1 :]), None)
+        if heir is None:
+            said = f"{wish.message} None of the turn's {len(self._asked)} models could take the step."
+            return replace(wish, message=said), self._asked[0]
+        logger.warning("turn=%s step=%s passed on to model=%s", self._turn.pk, self.step.index, heir.model_id)
+        return Yielded(), heir
 
 
 def estimate_input(request: ModelRequest, last: Step | None) -> int:

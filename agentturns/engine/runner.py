@@ -6,7 +6,6 @@ import contextvars
 import logging
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from django.db import connections
@@ -313,22 +312,23 @@ class _TurnRun:
         return self._record(call, reply)
 
     def _back_off(self, call: ModelCall, error: ProviderError) -> Exit | None:
-        presumed = (call.step.estimate or Decimal(0)) if error.billed else Decimal(0)
-        wish = after_fault(error, self.turn.provider_failures + 1)
-        return ledger.record_failure(self.claim, call.step, str(error), presumed, wish)
+        wish, heir = call.passed_on(after_fault(error, self.turn.provider_failures + 1))
+        return ledger.record_failure(self.claim, call.step, str(error), call.presumed(error), wish, heir)
 
     def _told(self) -> Transcript:
         """The conversation up to here: rebuilt from rows at first, then extended by each closed step."""
         if self.transcript is None:
             self.transcript = insist(self.claim, lambda again: Transcript(self.turn))
         elif self.last is not None:
-            self.transcript.add(self.last, self.calls, self.notices, flavour=self.turn.wire_flavour)
+            self.transcript.add(self.last, self.calls, self.notices, turn=self.turn)
         self.notices = []
         return self.transcript
 
     def _record(self, call: ModelCall, reply: ModelReply) -> Exit | None:
         calls = new_calls(self.agent, call.step, reply, self._budget())
-        end = None if calls else _end(reply)
+        end: Exit | None = None if calls else _end(reply)
+        if (cut := call.cut_short(reply)) and end is not None and policy_for(self.turn, "max_cost") == "park":
+            end = Parked("max_cost", message=cut)
         left = ledger.record_reply(self.claim, call.step, reply, call.charge(reply), calls, end)
         if left is not None:
             return left

@@ -8,8 +8,8 @@ from typing import Any, Final
 from agentturns.cleaning import clean_text, require_json
 from agentturns.definitions.agent import Agent
 from agentturns.definitions.state import TurnState
+from agentturns.engine.candidates import snapshot_columns
 from agentturns.models.turn import Turn
-from agentturns.providers import get_provider, split_model
 
 # What middleware may switch on for the whole turn.
 FLAGS: Final = ("skip_side_effects", "requires_approval")
@@ -17,7 +17,6 @@ FLAGS: Final = ("skip_side_effects", "requires_approval")
 
 def take(agent: Agent, state: TurnState) -> dict[str, Any]:
     """The snapshot's columns. Raises ``ConfigurationError``, and whatever a callable ``instructions`` raises."""
-    provider = get_provider(split_model(agent.model_id)[0])
     instructions = agent.instructions if isinstance(agent.instructions, str) else agent.instructions(state)
     if not isinstance(instructions, str):
         raise TypeError(f"instructions returned {type(instructions).__name__}, but they are text")
@@ -25,13 +24,9 @@ def take(agent: Agent, state: TurnState) -> dict[str, Any]:
         "message": clean_text(state.message),
         "context": require_json(state.turn_context, "turn_context"),
         "flags": {name: True for name in FLAGS if getattr(state, name)},
-        "model": agent.model_id,
         "instructions": clean_text(instructions),
         "tool_definitions": json.dumps([tool.definition() for tool in agent.tools], ensure_ascii=False),
-        "wire_flavour": provider.flavour,
-        "request_options": json.dumps(
-            {**provider.request_options(), "max_reply_tokens": agent.max_reply_tokens}, ensure_ascii=False
-        ),
+        **snapshot_columns(agent.model_ids, {"max_reply_tokens": agent.max_reply_tokens}),
     }
 
 

@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from agentturns.engine.candidates import flavour_of
 from agentturns.models.message import Message as SentMessage
 from agentturns.models.notice import Notice
 from agentturns.models.queueing import wording
@@ -45,14 +46,15 @@ class Transcript:
                 if step.terminal and (past is turn or step is not own[-1]):
                     self.messages.extend(UserMessage(text) for text in said[past.pk, step.index])
                     continue
-                self.add(step, calls[step.pk], said[past.pk, step.index], flavour=past.wire_flavour)
+                self.add(step, calls[step.pk], said[past.pk, step.index], turn=past)
             if past is not turn and past.status in ENDINGS:
                 self.messages.append(UserMessage(ENDINGS[Status(past.status)]))
 
-    def add(self, step: Step, calls: Sequence[ToolCall], notices: Sequence[str] = (), *, flavour: str) -> None:
-        """Append a completed step, and the results of its calls, all settled, in their order."""
+    def add(self, step: Step, calls: Sequence[ToolCall], notices: Sequence[str] = (), *, turn: Turn) -> None:
+        """Append a completed step of ``turn``, and the results of its calls, all settled, in their order."""
         requests = tuple(ToolRequest(self._unique(call, step), call.name, call.raw_arguments) for call in calls)
-        self.messages.append(AssistantMessage(step.wire, flavour, text_of(step.output), requests))
+        model = f"{step.provider}:{step.requested_model}"
+        self.messages.append(AssistantMessage(step.wire, flavour_of(turn, step), text_of(step.output), requests, model))
         if requests:
             results = tuple(
                 ToolResult(request.call_id, request.name, call.output_text, call.status != CallStatus.COMPLETED)
@@ -86,7 +88,7 @@ def _earlier(turn: Turn) -> list[Turn]:
         return []
     return list(
         Turn.objects.filter(session=turn.session_id, index__lt=turn.index)
-        .only("pk", "index", "input", "message", "status", "wire_flavour")
+        .only("pk", "index", "input", "message", "status", "model", "wire_flavour", "request_options")
         .order_by("index")
     )
 
@@ -99,7 +101,7 @@ def _rows(
     said: dict[tuple[int, int], list[str]] = defaultdict(list)
     for step in (
         Step.objects.filter(turn__in=turn_ids, status=StepStatus.COMPLETED)
-        .only("pk", "turn_id", "index", "wire", "output", "terminal")
+        .only("pk", "turn_id", "index", "provider", "requested_model", "wire", "output", "terminal")
         .order_by("turn", "index")
     ):
         steps[step.turn_id].append(step)

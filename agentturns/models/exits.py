@@ -13,7 +13,8 @@ from agentturns.exceptions import LeaseLost
 from agentturns.models.claims import Claim
 from agentturns.models.clock import database_now_plus
 from agentturns.models.lifecycle import after_commit, end_turn, locked, release_session, swap
-from agentturns.models.states import DECISION_REASONS, Status
+from agentturns.models.repricing import repriced_on_leaving
+from agentturns.models.states import DECISION_REASONS, ParkReason, Status
 from agentturns.models.tool_call import ToolCall
 from agentturns.models.turn import Turn
 from agentturns.signals import turn_parked
@@ -57,7 +58,8 @@ def leave(claim: Claim, wish: Exit, **columns: Any) -> Exit | None:
     """Carry out ``wish``, or what became right meanwhile; None when the turn can go on at once instead.
 
     A cancel that was asked for wins over every other exit (an answer already given is kept); a park on decisions
-    that have all been taken goes on instead. ``columns`` are written with it. Raises ``LeaseLost``.
+    that have all been taken goes on instead. Prices entered while the turn ran are taken in first, so that none parks
+    for the want of one that is there. ``columns`` are written with it. Raises ``LeaseLost``.
     """
     with locked(claim.turn.pk, claim.turn.session_id, savepoint=False) as turn:
         if (turn.lease_owner, turn.attempt, turn.status) != (claim.owner, claim.attempt, Status.RUNNING):
@@ -68,6 +70,9 @@ def leave(claim: Claim, wish: Exit, **columns: Any) -> Exit | None:
             wish = Finished(Status.CANCELED, answer=answer, code="canceled", message=cancel_message(turn))
         if isinstance(wish, Parked) and wish.reason in DECISION_REASONS and not _decisions_open(turn):
             return None
+        columns |= repriced_on_leaving(turn, columns)
+        if isinstance(wish, Parked) and wish.reason == ParkReason.UNPRICED:
+            wish = wish if columns.get("unpriced_steps", turn.unpriced_steps) else Yielded()
         elapsed = claim.elapsed()
         columns |= _columns(wish) | {
             "lease_owner": "",

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from agentturns.definitions.limits import CAPS
 from agentturns.models.states import CallStatus, ParkReason, Status
-from agentturns.money.budget import limit_for, spent_on
+from agentturns.money.budget import limit_for, shown_spent, spent_on
 
 if TYPE_CHECKING:
     from agentturns.models.turn import Turn
@@ -31,7 +31,7 @@ def _failing_cap(turn: Turn) -> str:
 
 
 def _cap_figures(turn: Turn, cap: str) -> str:
-    spent, limit = CAPS[cap].show(spent_on(turn, cap)), limit_for(turn, cap)
+    spent, limit = shown_spent(turn, cap, spent_on(turn, cap)), limit_for(turn, cap)
     return f"spent {spent} of {cap} {CAPS[cap].show(limit)}" if limit is not None else f"spent {spent}, {cap} is off"
 
 

@@ -90,8 +90,9 @@ def reprice(turn: Turn, book: PriceBook | None = None) -> tuple[int, bool]:
             after_commit(turn_resumed, held)
         elif found.steps:
             swap(held, held.status, **counters)
-    if found.steps:
-        logger.info("turn=%s repriced steps=%s resumed=%s", turn.pk, found.steps, resumes)
+    if found.steps or resumes:
+        level = logging.INFO if resumes else logging.DEBUG
+        logger.log(level, "turn=%s repriced steps=%s resumed=%s", turn.pk, found.steps, resumes)
     return found.steps, resumes
 
 

@@ -124,6 +124,7 @@ class Turn(TurnVerbs, Row):
                 condition=Q(status__in=["queued", "running", "parked"]),
                 name="agentturns_turn_unfinished",
             ),
+            models.Index(fields=["id"], condition=Q(unpriced_steps__gt=0), name="agentturns_turn_unpriced"),
             models.Index(F("tenant"), F("id").desc(), name="agentturns_turn_tenant"),
             models.Index(F("agent"), F("id").desc(), name="agentturns_turn_agent"),
             models.Index(F("created_at").desc(), F("id").desc(), name="agentturns_turn_newest"),

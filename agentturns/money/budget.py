@@ -150,7 +150,7 @@ def check_raise(turn: Metered, caps: Mapping[str, Any]) -> dict[str, tuple[Any, 
     if left is not None:
         spent, limit = spent_on(turn, left), limit_for(turn, left)
         raise InvalidBudget(
-            f"{left} is exceeded too ({_figures(left, spent, limit)}); raise it in the same call.",
+            f"{left} is exceeded too ({_figures(turn, left, spent, limit)}); raise it in the same call.",
             cap=left,
             spent=spent,
             limit=limit,
@@ -168,7 +168,7 @@ def _raised(turn: Metered, cap: str, value: Any) -> tuple[Any, Any]:
         raise InvalidBudget(f"{cap} has no limit on this turn, so there is nothing to raise.", cap=cap, value=value)
     if new <= spent or new <= limit:
         raise InvalidBudget(
-            f"{cap}={CAPS[cap].show(new)} is not above what stands ({_figures(cap, spent, limit)}); "
+            f"{cap}={CAPS[cap].show(new)} is not above what stands ({_figures(turn, cap, spent, limit)}); "
             f"give a value above {CAPS[cap].show(max(spent, limit))}.",
             cap=cap,
             value=new,
@@ -206,7 +206,7 @@ def check_lower(turn: Metered, caps: Mapping[str, Any]) -> dict[str, tuple[Any, 
         spent, limit, new = _parsed(turn, cap, value)
         if new < spent or (limit is not None and new >= limit):
             raise InvalidBudget(
-                f"{cap}={CAPS[cap].show(new)} does not lower it ({_figures(cap, spent, limit)}); "
+                f"{cap}={CAPS[cap].show(new)} does not lower it ({_figures(turn, cap, spent, limit)}); "
                 "give a value below the limit and not below what is spent.",
                 cap=cap,
                 value=new,
@@ -217,9 +217,18 @@ def check_lower(turn: Metered, caps: Mapping[str, Any]) -> dict[str, tuple[Any, 
     return changes
 
 
-def _figures(cap: str, spent: CapValue, limit: CapValue | None) -> str:
+def shown_spent(turn: Metered, cap: str, spent: CapValue) -> str:
+    """What is spent as people read it, saying of money how many steps are missing from it for want of a price."""
+    shown = CAPS[cap].show(spent)
+    if cap != "max_cost" or not turn.unpriced_steps:
+        return shown
+    steps = "1 unpriced step" if turn.unpriced_steps == 1 else f"{turn.unpriced_steps} unpriced steps"
+    return f"{shown} + {steps}" if spent else f"an unknown amount ({steps})"
+
+
+def _figures(turn: Metered, cap: str, spent: CapValue, limit: CapValue | None) -> str:
     shown = "no limit" if limit is None else f"limit {CAPS[cap].show(limit)}"
-    return f"spent {CAPS[cap].show(spent)}, {shown}"
+    return f"spent {shown_spent(turn, cap, spent)}, {shown}"
 
 
 def _steps(count: int) -> str:

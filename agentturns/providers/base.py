@@ -46,7 +46,7 @@ class UserMessage:
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
     """A stored reply. ``wire`` is replayed byte for byte when ``flavour`` is the request's own; else it is
-    rendered from ``text`` and ``tool_calls``.
+    rendered from ``text`` and ``tool_calls``. ``model`` is the ``"alias:name"`` that was asked for it.
 
     ``tool_calls`` carry the ids that the request must use: unique in the conversation, in the order of the wire.
     Where they differ from the ids inside ``wire`` (missing or repeated there), these win.
@@ -56,6 +56,7 @@ class AssistantMessage:
     flavour: str
     text: str
     tool_calls: tuple[ToolRequest, ...] = ()
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,8 @@ class ProviderError(Exception):
     """A model call that gave no usable reply. The message is a sentence for a person and holds no secret.
 
     ``retry_after`` is in seconds, None when the provider named no wait. ``billed`` is True when the provider may
-    have charged for work (a cut reply, a lost connection after sending), False when it refused before any.
+    have charged for work (a cut reply, a lost connection after sending), False when it refused before any. ``usage`` is
+    what was seen of that work before the reply failed or broke off, None where nothing was.
     """
 
     def __init__(
@@ -146,12 +148,14 @@ class ProviderError(Exception):
         code: str = "",
         retry_after: float | None = None,
         billed: bool = False,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(message)
         self.fault = fault
         self.code = code
         self.retry_after = retry_after
         self.billed = billed
+        self.usage = usage
 
 
 class Provider(ABC):

@@ -4,32 +4,47 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from agentturns.cleaning import clean_text
 from agentturns.providers.base import Fault, ProviderError
 from agentturns.providers.faults import Endpoint, refusal, unreadable
+from agentturns.providers.gathering import Gathering
+from agentturns.providers.hang_up import HangUp
+from agentturns.providers.sse import EventReader
 
 CONNECT_SECONDS: Final = 10.0
+# A reply that is all there needs no more than the end of its connection.
+LINGER_SECONDS: Final = 1.0
 REQUEST_ID_HEADERS: Final = ("x-request-id", "request-id")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A successful answer: its body as it came, and the vendor's id of the request."""
+    """A successful answer: its body, as it came or put together from a stream, and the vendor's id of the request."""
 
     text: str
     request_id: str
+    streamed: bool = False
 
 
-def post(client: Any, path: str, body: Mapping[str, Any], *, endpoint: Endpoint, timeout: float) -> Answer:
+def post(
+    client: Any,
+    path: str,
+    body: Mapping[str, Any],
+    *,
+    endpoint: Endpoint,
+    timeout: float,
+    gathering: Gathering | None = None,
+) -> Answer:
     """Send ``body`` as JSON to ``path`` with an SDK's client. Raises ``ProviderError`` for all but a 2xx answer.
 
     The SDK does the connection, the authentication and its headers. The body is encoded here, so that equal requests
     are equal bytes, and the answer is read here, so that it stays as the vendor wrote it and ``timeout`` (seconds)
-    holds for the whole of it: an SDK's own time-out starts anew with every piece that arrives.
+    holds for the whole of it: an SDK's own time-out starts anew with every piece that arrives. ``gathering`` hears the
+    events of an answer that is a stream; a server that was asked for one may still answer whole.
     """
     import httpx2
 
@@ -42,13 +57,21 @@ def post(client: Any, path: str, body: Mapping[str, Any], *, endpoint: Endpoint,
             stream=True,
             options={"timeout": httpx2.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS)), "max_retries": 0},
         )
-        raw = _read(response, deadline)
-    except TimeoutError:
-        raise _timed_out(endpoint, timeout) from None
+        streamed = gathering is not None and "text/event-stream" in response.headers.get("content-type", "")
+        raw = _read(response, deadline, gathering if streamed else None)
+    except ProviderError as error:
+        raise (gathering.failed(error) if gathering else error) from None
     except Exception as error:
-        # The vendor's exceptions hold the request with its key, so none is chained.
-        raise _fault_behind(error, endpoint, timeout) from None
+        if gathering is None or not gathering.ended:
+            # The vendor's exceptions hold the request with its key, so none is chained.
+            late = isinstance(error, TimeoutError) or time.monotonic() >= deadline
+            fault = _timed_out(endpoint, timeout) if late else _fault_behind(error, endpoint, timeout)
+            raise (gathering.failed(fault) if gathering else fault) from None
+        # The reply is all there; what broke is the connection after it.
+        raw, streamed = b"", True
     request_id = clean_text(next((found for name in REQUEST_ID_HEADERS if (found := response.headers.get(name))), ""))
+    if gathering is not None and streamed:
+        return Answer(gathering.wire(), request_id, streamed=True)
     try:
         return Answer(raw.decode("utf-8-sig"), request_id)
     except UnicodeDecodeError:
@@ -60,16 +83,44 @@ def encode(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _read(response: Any, deadline: float) -> bytes:
-    pieces: list[bytes] = []
+def _read(response: Any, deadline: float, gathering: Gathering | None) -> bytes:
+    """The body, or nothing of it where ``gathering`` hears it. Raises ``TimeoutError`` past the deadline."""
     try:
-        for piece in response.iter_bytes():
-            pieces.append(piece)
-            if time.monotonic() > deadline:
-                raise TimeoutError
+        with HangUp(response) as hang_up:
+            hang_up.at(deadline)
+            if gathering is None:
+                return b"".join(_pieces(response, deadline))
+            _listen(gathering, _pieces(response, deadline), hang_up)
+            return b""
     finally:
         response.close()
-    return b"".join(pieces)
+
+
+def _pieces(response: Any, deadline: float) -> Iterator[bytes]:
+    for piece in response.iter_bytes():
+        yield piece
+        if time.monotonic() >= deadline:
+            raise TimeoutError
+    # Where only the end of the connection ends the body, having been hung up looks like that.
+    if time.monotonic() >= deadline:
+        raise TimeoutError
+
+
+def _listen(gathering: Gathering, pieces: Iterator[bytes], hang_up: HangUp) -> None:
+    reader = EventReader()
+    try:
+        for piece in pieces:
+            was_finished = gathering.finished
+            for data in reader.feed(piece):
+                if not gathering.finished:
+                    gathering.hear(data)
+            if gathering.finished and not was_finished:
+                hang_up.at(time.monotonic() + LINGER_SECONDS)
+        for data in reader.rest():
+            if not gathering.finished:
+                gathering.hear(data)
+    except UnicodeDecodeError:
+        raise unreadable(gathering.endpoint, "") from None
 
 
 def _fault_behind(error: Exception, endpoint: Endpoint, timeout: float) -> ProviderError:

@@ -28,6 +28,8 @@ from agentturns.providers.reading import (
 from agentturns.providers.replay import NO_OUTPUT, fits, foreign_name, replayed_text, stored
 
 FLAVOUR: Final = "chat"
+MESSAGE_KEYS: Final = ("role", "reasoning_content", "reasoning", "content", "refusal", "tool_calls")
+CALL_KEYS: Final = ("id", "type", "function")
 # Ends that a server reaches by itself. Any other (length, content_filter, one not heard of) may hide a missing part.
 WHOLE: Final = ("stop", "tool_calls", "end_turn", "eos", "stop_sequence")
 
@@ -50,6 +52,9 @@ def render(request: ModelRequest) -> dict[str, Any]:
         body["service_tier"] = options["service_tier"]
     if request.cache_key and options.get("prompt_cache_key"):
         body["prompt_cache_key"] = request.cache_key
+    if options.get("stream"):
+        # Without being asked, this wire tells no usage in a stream.
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
     return {**body, **options.get("extra", {})}
 
 
@@ -79,14 +84,23 @@ def _replay(message: AssistantMessage) -> dict[str, Any]:
     calls = mappings(sent.get("tool_calls"))
     if not fits(calls, message.tool_calls):
         return {}
-    for call, request in zip(calls, message.tool_calls, strict=True):
-        call["id"] = request.call_id
-        call.setdefault("type", "function")
-        call["function"] = {
-            **mapping(call.get("function")),
-            "arguments": replayed_text(mapping(call.get("function")).get("arguments")),
-        }
-    return sent
+    if calls:
+        sent["tool_calls"] = [_replay_call(*pair) for pair in zip(calls, message.tool_calls, strict=True)]
+    return _in_order(sent, MESSAGE_KEYS)
+
+
+def _replay_call(call: dict[str, Any], request: ToolRequest) -> dict[str, Any]:
+    function = mapping(call.get("function"))
+    told = {**function, "arguments": replayed_text(function.get("arguments"))}
+    # Its place in the list is of the stream, and only some servers leave it in a whole reply.
+    more = {key: value for key, value in call.items() if key != "index" and value is not None}
+    return _in_order({"type": "function", **more, "id": request.call_id, "function": told}, CALL_KEYS)
+
+
+def _in_order(said: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+    """``said`` with its keys in one order: they come in another order in a stream than in a whole reply."""
+    keys = [*(key for key in known if key in said), *sorted(said.keys() - set(known))]
+    return {key: said[key] for key in keys}
 
 
 def _is_empty(value: Any) -> bool:
@@ -132,7 +146,7 @@ def parse(wire: str, endpoint: Endpoint) -> ModelReply:
         tool_calls=tuple(said.calls),
         stop_reason="refusal" if refusal and stop_reason in WHOLE else stop_reason,
         complete=stop_reason in WHOLE and not refusal,
-        usage=_usage(mapping(reply.get("usage"))),
+        usage=usage_of(mapping(reply.get("usage"))),
         model=text(reply.get("model")),
         request_id=text(reply.get("id")),
         output=said.blocks(),
@@ -145,7 +159,8 @@ def _call(call: dict[str, Any]) -> ToolRequest:
     return ToolRequest(text(call.get("id")), text(function.get("name")), arguments_text(function.get("arguments")))
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
+def usage_of(usage: dict[str, Any]) -> Usage:
+    """A reply's usage object, None for what it leaves out."""
     read, written = mapping(usage.get("prompt_tokens_details")), mapping(usage.get("completion_tokens_details"))
     return Usage(
         input_tokens=count(usage.get("prompt_tokens")),

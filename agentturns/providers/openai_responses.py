@@ -44,6 +44,8 @@ def render(request: ModelRequest) -> dict[str, Any]:
         body["service_tier"] = options["service_tier"]
     if request.cache_key and options.get("prompt_cache_key"):
         body["prompt_cache_key"] = request.cache_key
+    if options.get("stream"):
+        body["stream"] = True
     return {**body, **options.get("extra", {})}
 
 
@@ -105,7 +107,7 @@ def parse(wire: str, endpoint: Endpoint) -> ModelReply:
         tool_calls=tuple(said.calls),
         stop_reason="refusal" if refusal and stop_reason == "completed" else stop_reason,
         complete=stop_reason == "completed" and not refusal,
-        usage=_usage(mapping(reply.get("usage"))),
+        usage=usage_of(mapping(reply.get("usage"))),
         model=text(reply.get("model")),
         request_id=text(reply.get("id")),
         output=said.blocks(),
@@ -149,7 +151,8 @@ def _read(items: list[dict[str, Any]]) -> tuple[Said, str]:
     return said, refusal
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
+def usage_of(usage: dict[str, Any]) -> Usage:
+    """A reply's usage object, None for what it leaves out."""
     read, written = mapping(usage.get("input_tokens_details")), mapping(usage.get("output_tokens_details"))
     return Usage(
         input_tokens=count(usage.get("input_tokens")),

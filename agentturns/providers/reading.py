@@ -34,7 +34,7 @@ class Said:
 def load_reply(endpoint: Endpoint, wire: str) -> dict[str, Any]:
     """A reply's JSON object. Raises ``ProviderError`` where it is none, or is an error in the place of a reply."""
     try:
-        reply = json.loads(wire, parse_constant=_no_json)
+        reply = json.loads(wire, parse_constant=no_json)
     except (ValueError, RecursionError):
         raise unreadable(endpoint, wire) from None
     if not isinstance(reply, dict):
@@ -85,5 +85,6 @@ def _part_text(part: Any) -> str:
     return text(found.get("text")) if found.get("type") in ("text", "output_text", None) else ""
 
 
-def _no_json(constant: str) -> None:
+def no_json(constant: str) -> None:
+    """For ``json.loads(parse_constant=…)``: NaN and Infinity are no JSON."""
     raise ValueError(f"{constant} is not JSON")

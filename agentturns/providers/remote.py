@@ -12,9 +12,11 @@ from importlib import import_module
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from agentturns.providers.base import Fault, ModelReply, ModelRequest, Provider, ProviderError
+from agentturns.providers.base import Fault, ModelReply, ModelRequest, Provider, ProviderError, Usage
 from agentturns.providers.exchange import post
 from agentturns.providers.faults import Endpoint, key_problem, missing_key
+from agentturns.providers.gathering import Gathering
+from agentturns.providers.reading import mapping
 
 CONVERSATION = ("model", "input", "messages", "instructions", "system", "tools", "stream")
 
@@ -24,7 +26,9 @@ class RemoteProvider(Provider):
 
     Options of every such provider: ``api_key``, ``base_url``, ``headers`` (a dict, sent with each request), ``extra``
     (a dict merged into each request's body), ``pricing`` (the vendor's id in genai-prices; by default the vendor's own
-    for its own address, and none, so unpriced, for another).
+    for its own address, and none, so unpriced, for another). ``stream``: True has replies sent piece by piece, which
+    keeps connections from timing out while a long one is written; False has them sent whole; None, the default, leaves
+    it to the provider. It is settled when a turn starts.
     """
 
     SDK: ClassVar[str]
@@ -32,7 +36,7 @@ class RemoteProvider(Provider):
     URL_VARIABLE: ClassVar[str]
     DEFAULT_URL: ClassVar[str]
     PRICING_ID: ClassVar[str]
-    OPTIONS: ClassVar[tuple[str, ...]] = ("api_key", "base_url", "headers", "extra", "pricing")
+    OPTIONS: ClassVar[tuple[str, ...]] = ("api_key", "base_url", "headers", "extra", "pricing", "stream")
 
     def __init__(self, alias: str, **options: Any) -> None:
         super().__init__(alias, **options)
@@ -74,11 +78,42 @@ class RemoteProvider(Provider):
         self, request: ModelRequest, *, timeout: float, on_text: Callable[[str], None] | None = None
     ) -> ModelReply:
         path = self._path(request.flavour)
-        answer = post(self._client(), path, self.render(request), endpoint=self.endpoint, timeout=timeout)
-        reply = self.parse(answer.text, request.flavour)
-        if on_text and reply.text:
+        gathering = self._gathering(request.flavour, on_text) if request.options.get("stream") else None
+        body = self.render(request)
+        answer = post(self._client(), path, body, endpoint=self.endpoint, timeout=timeout, gathering=gathering)
+        try:
+            reply = self.parse(answer.text, request.flavour)
+        except ProviderError as error:
+            error.usage = self._usage_in(answer.text, request.flavour)
+            raise
+        if on_text and reply.text and not answer.streamed:
             on_text(reply.text)
         return replace(reply, request_id=answer.request_id or reply.request_id)
+
+    def request_options(self) -> dict[str, Any]:
+        extra = {"extra": self.options["extra"]} if self.options.get("extra") else {}
+        stream = self.options.get("stream")
+        return {"stream": self._streams_by_default if stream is None else stream, **extra}
+
+    @property
+    def _streams_by_default(self) -> bool:
+        return True
+
+    def _usage_in(self, wire: str, flavour: str) -> Usage | None:
+        """What a reply that is of no use tells of its usage all the same."""
+        try:
+            usage = self._read_usage(mapping(mapping(json.loads(wire)).get("usage")), flavour)
+        except (ValueError, RecursionError):
+            return None
+        return usage if usage.input_tokens is not None else None
+
+    @abstractmethod
+    def _read_usage(self, usage: dict[str, Any], flavour: str) -> Usage:
+        """The usage as a reply of this flavour tells it."""
+
+    @abstractmethod
+    def _gathering(self, flavour: str, on_text: Callable[[str], None] | None) -> Gathering:
+        """What puts a streamed reply of this flavour together."""
 
     @abstractmethod
     def _paths(self) -> dict[str, str]:
@@ -120,6 +155,8 @@ class RemoteProvider(Provider):
         for name in ("headers", "extra"):
             if not isinstance(self.options.get(name, {}), dict):
                 raise TypeError(f"OPTIONS[{name!r}] is a {type(self.options[name]).__name__}, but it is a dict")
+        if (stream := self.options.get("stream")) not in (True, False, None):
+            raise TypeError(f"OPTIONS['stream'] is {stream!r}, but it is True, False or None")
         extra = self.options.get("extra", {})
         for name in CONVERSATION:
             if name in extra:

@@ -15,6 +15,7 @@ from agentturns.conf import conf
 from agentturns.exceptions import Conflict
 from agentturns.models.clock import database_now, database_now_plus
 from agentturns.models.lifecycle import after_commit, locked, swap
+from agentturns.models.repricing import apply_pending
 from agentturns.models.states import DECISION_REASONS, Approval, CallStatus, ParkReason, Status
 from agentturns.models.sweep_mark import SweepMark
 from agentturns.models.tool_call import ToolCall
@@ -34,9 +35,10 @@ def sweep_if_due() -> bool:
     if not _take_mark():
         return False
     expired = expire_approvals()
+    repriced = apply_pending()
     rung = ring_for_runnable()
-    if expired or rung:
-        logger.info("sweep rang=%s expired=%s", rung, expired)
+    if expired or repriced or rung:
+        logger.info("sweep rang=%s expired=%s repriced=%s", rung, expired, repriced)
     return True
 
 

@@ -104,6 +104,24 @@ def test_the_limit_is_the_largest_that_fits(price: Price) -> None:
     assert run_turn(turn.pk).steps.get().output_limit == 600
 
 
+def test_a_reply_cut_by_the_lower_limit_waits_for_a_raise_and_is_then_asked_for_again(price: Price) -> None:
+    turn = start(at_worst(600), reply_tokens=1_000)
+    Metered.say([Usage(1, 0, 0, 600), Usage(1, 0, 0, 700)])
+    turn = run_turn(turn.pk)
+    assert (turn.status, turn.park_reason) == ("parked", "max_cost")
+    assert "(the reply was cut at 600 tokens, the most that max_cost left room for)" in turn.waiting_for
+    turn = run_turn(turn.raise_budget(max_cost=1).pk)
+    assert (turn.status, turn.answer) == ("completed", "done")
+    assert [request.max_output_tokens for request in Metered.requests] == [600, 1_000]
+
+
+def test_a_reply_cut_by_the_agents_own_limit_fails_as_ever(price: Price) -> None:
+    turn = start(1, reply_tokens=1_000)
+    Metered.say([Usage(1, 0, 0, 1_000)])
+    turn = run_turn(turn.pk)
+    assert (turn.status, turn.error_code) == ("failed", "incomplete_reply")
+
+
 def test_where_too_little_would_be_left_for_a_reply_the_call_is_not_made(price: Price) -> None:
     turn = start(at_worst(LEAST_USEFUL_REPLY - 1), reply_tokens=1_000)
     Metered.say([Usage(1, 0, 0, 1)])

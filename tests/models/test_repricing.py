@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -12,13 +13,15 @@ from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from agentturns import Agent, Conflict, Limits, Step, Turn, tool
+from agentturns import Agent, Conflict, InvalidBudget, Limits, Step, Turn, tool
 from agentturns.engine.runner import run_turn
 from agentturns.models import repricing
 from agentturns.models.price import Price
 from agentturns.models.repricing import apply_pending, reprice, repriced_on_leaving
+from agentturns.models.sweep_mark import SweepMark
 from agentturns.providers.base import ModelRequest, Usage
-from agentturns.signals import turn_resumed
+from agentturns.signals import turn_parked, turn_resumed
+from agentturns.worker.sweep import sweep_if_due
 from tests.metered import BACKEND, Metered
 from tests.models.conftest import Bells
 
@@ -218,7 +221,57 @@ def test_a_running_turn_keeps_its_counters_to_itself() -> None:
     agent = Agent(name="running", model="local:llama-4", instructions="…", tools=[note])
     turn = run_turn(agent.start("go").pk)
     assert seen == [("running", 1, 0, None)]
-    assert turn.status == "canceled"
+    assert (turn.status, turn.unpriced_steps, turn.cost) == ("canceled", 0, 2 * SMALL_COST)
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_cost": 1}], ids=["without a cap", "under a cap"])
+def test_a_turn_never_rests_without_a_price_that_was_entered_while_it_ran(limits: dict[str, Any]) -> None:
+    parked: list[str] = []
+
+    def hear(sender: Any, turn: Turn, **_: Any) -> None:
+        parked.append(turn.park_reason)
+
+    def speak(request: ModelRequest) -> Usage:
+        if len(Metered.requests) == 1:
+            a_price()
+        if len(Metered.requests) == 3:
+            Turn.objects.get().cancel()
+        return SMALL
+
+    turn_parked.connect(hear)
+    try:
+        Metered.say(speak)
+        agent = Agent(name="running", model="local:llama-4", instructions="…", tools=[note], limits=Limits(**limits))
+        turn = run_turn(agent.start("go").pk)
+    finally:
+        turn_parked.disconnect(hear)
+    assert parked == []
+    assert (turn.status, turn.unpriced_steps, turn.cost) == ("canceled", 0, 3 * SMALL_COST)
+
+
+def test_a_price_entered_at_the_moment_of_the_park_is_never_missed() -> None:
+    for round_number in range(8):
+        name = f"llama-{round_number}"
+        Metered.say([SMALL, SMALL])
+        agent = Agent(name=name, model=f"local:{name}", instructions="…", tools=[note], limits=Limits(max_cost=1))
+        turn = agent.start("go")
+        start = threading.Barrier(2)
+
+        def enter(name: str = name, start: threading.Barrier = start, wait: float = round_number * 0.004) -> None:
+            start.wait()
+            time.sleep(wait)
+            try:
+                a_price(name)
+            finally:
+                connection.close()
+
+        thread = threading.Thread(target=enter)
+        thread.start()
+        start.wait()
+        run_turn(turn.pk)
+        thread.join()
+        turn = run_turn(turn.pk)
+        assert (turn.status, turn.unpriced_steps, turn.cost) == ("completed", 0, 2 * SMALL_COST)
 
 
 def test_what_leaves_its_worker_takes_along_the_prices_entered_meanwhile() -> None:
@@ -256,7 +309,8 @@ def test_a_price_whose_transaction_is_undone_changes_nothing() -> None:
 def test_prices_made_in_bulk_wait_for_the_sweep() -> None:
     turn = run(SMALL, SMALL, max_cost=1)
     Price.objects.bulk_create([Price(provider="local", model="*", **RATES)])
-    assert apply_pending() == 1
+    SweepMark.objects.all().delete()
+    assert sweep_if_due()
     turn.refresh_from_db()
     assert turn.status == "queued"
     assert Price.objects.filter(applied_at=None).count() == 0
@@ -369,3 +423,13 @@ def test_a_price_of_a_coming_day_is_not_used_yet() -> None:
     a_price("gpt*", provider="openai", effective_from=timezone.now() + timedelta(days=1))
     turn = run(SMALL, model="openai:gpt-5-mini")
     assert turn.steps.get().price_source.startswith("genai-prices")
+
+
+def test_what_is_spent_is_not_said_to_be_nothing_where_it_is_unknown() -> None:
+    turn = run(SMALL, SMALL, max_cost=1)
+    with pytest.raises(InvalidBudget, match=r"spent an unknown amount \(1 unpriced step\), limit \$1\.00") as refused:
+        turn.raise_budget(max_cost="0.5")
+    assert "$0.00" not in str(refused.value)
+    Turn.objects.filter(pk=turn.pk).update(park_reason="max_cost")
+    turn.refresh_from_db()
+    assert turn.waiting_for == "Spent an unknown amount (1 unpriced step) of max_cost $1.00; raise max_cost to go on."

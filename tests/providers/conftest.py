@@ -23,11 +23,17 @@ def llmock(llmock_process: LLMock) -> LLMock:
     return llmock_process
 
 
-@pytest.fixture
-def wire() -> Iterator[WireServer]:
-    """A server that answers with the very bytes a test wrote."""
+@pytest.fixture(scope="session")
+def wire_thread() -> Iterator[WireServer]:
     with running_wire_server() as server:
         yield server
+
+
+@pytest.fixture
+def wire(wire_thread: WireServer) -> WireServer:
+    """A server that answers with the very bytes a test wrote, with nothing scripted and nothing recorded."""
+    wire_thread.reset()
+    return wire_thread
 
 
 @pytest.fixture(autouse=True)

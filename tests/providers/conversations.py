@@ -60,3 +60,10 @@ def results(message: AssistantMessage, *texts: str, notice: str = "", failed: bo
 def dumped(value: Any) -> str:
     """JSON that shows keys in their order: two such texts are equal when the requests are equal bytes."""
     return json.dumps(value, ensure_ascii=False)
+
+
+def without_marks(value: Any) -> Any:
+    """A request, or a part of one, without the marks for a vendor's cache."""
+    if isinstance(value, dict):
+        return {key: without_marks(item) for key, item in value.items() if key != "cache_control"}
+    return [without_marks(item) for item in value] if isinstance(value, list) else value

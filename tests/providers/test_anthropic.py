@@ -56,7 +56,7 @@ def result(call_id: str, *texts: str, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def claude() -> Anthropic:
-    return Anthropic("anthropic", api_key="sk-ant-a-key-of-tests")
+    return Anthropic("anthropic", api_key="sk-ant-a-key-of-tests", prompt_caching=False, stream=False)
 
 
 def said_by(claude: Anthropic, *content: dict[str, Any], ids: list[str] | None = None) -> AssistantMessage:
@@ -71,7 +71,7 @@ def test_a_first_request(claude: Anthropic) -> None:
     assert claude.render(asked(claude, model="claude-sonnet-5", max_output_tokens=500, cache_key="session-1")) == {
         "model": "claude-sonnet-5",
         "max_tokens": 500,
-        "system": "Be brief.",
+        "system": [spoken("Be brief.")],
         "tools": [{"name": "look_up", "description": "Looks an order up.", "input_schema": PARAMETERS}],
         "messages": [user(spoken("Where is order 7?"))],
     }

@@ -61,7 +61,7 @@ def wire(*output: dict[str, Any], **changes: Any) -> str:
 
 @pytest.fixture
 def openai() -> OpenAI:
-    return OpenAI("openai", api_key="sk-a-key-of-tests")
+    return OpenAI("openai", api_key="sk-a-key-of-tests", stream=False)
 
 
 def test_a_first_request(openai: OpenAI) -> None:
@@ -241,7 +241,7 @@ def test_equal_conversations_are_equal_bytes(openai: OpenAI) -> None:
     reply = openai.parse(wire(REASONING, CALL), "responses")
     said = replayed(reply, "responses")
     first = asked(openai, [HELLO, said, results(said, "ok")])
-    again = asked(OpenAI("openai"), [HELLO, said, results(said, "ok")])
+    again = asked(OpenAI("openai", stream=False), [HELLO, said, results(said, "ok")])
     assert dumped(openai.render(first)) == dumped(openai.render(again))
 
 
