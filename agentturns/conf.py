@@ -65,14 +65,14 @@ class Settings:
         return self._get("MODEL_TIMEOUT", 600)
 
     @property
-    def ON_TEXT(self) -> str:
-        """Dotted path of ``(turn, step_index, text) -> None``, offered each piece of a reply's text as it comes.
+    def ON_TEXT(self) -> str | None:
+        """Dotted path of ``(turn, step_index, text) -> None``, offered each piece of a reply's text; None for none.
 
         Called on the turn's thread, inside ``MODEL_TIMEOUT``: pass the text on and return. The pieces are stored
         nowhere, and a step that is tried again begins anew. What it raises is logged and changes nothing. A reply
         that is not streamed (see the provider's ``stream`` option) comes as one piece.
         """
-        return self._get("ON_TEXT", "")
+        return self._get("ON_TEXT", None)
 
     @property
     def MAX_INPUT_BYTES(self) -> int:

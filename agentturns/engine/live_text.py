@@ -17,10 +17,11 @@ def listener(turn: Turn, step_index: int) -> Callable[[str], None] | None:
 
     A listener that fails is logged and hears no more of this call: nothing that is only shown stops a turn.
     """
-    if not conf.ON_TEXT:
+    path = conf.ON_TEXT
+    if not path:
         return None
     try:
-        hear = load(conf.ON_TEXT, "ON_TEXT")
+        hear = load(path, "ON_TEXT")
     except ConfigurationError as error:
         logger.error("turn=%s on_text not found: %s", turn.pk, error)
         return None
