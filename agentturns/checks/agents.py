@@ -21,7 +21,8 @@ def check_agents(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     agents = sorted(registered_agents().values(), key=lambda agent: agent.name)
     users: dict[str, list[str]] = {}
     for agent in agents:
-        users.setdefault(split_model(agent.model_id)[0], []).append(agent.name)
+        for alias in sorted({split_model(model)[0] for model in agent.model_ids}):
+            users.setdefault(alias, []).append(agent.name)
     return [
         *(message for alias, names in sorted(users.items()) for message in _check_alias(alias, names)),
         *(_without_max_cost(agent) for agent in agents if not _caps_cost(agent)),

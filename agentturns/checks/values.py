@@ -19,7 +19,7 @@ from agentturns.exceptions import ConfigurationError
 
 KNOWN = {key: value for key, value in vars(Settings).items() if isinstance(value, property)}
 PROVIDER_KEYS = ("BACKEND", "OPTIONS")
-MAY_BE_EMPTY = ("APPROVAL_COORDINATOR", "MAY_DECIDE", "ON_TEXT")  # dotted paths that "" switches off
+MAY_BE_EMPTY = ("APPROVAL_COORDINATOR", "MAY_DECIDE")  # dotted paths that "" switches off
 
 Check = Callable[..., list[CheckMessage]]
 

@@ -117,12 +117,13 @@ def _request(agent: Agent, input: Any, context: Any, limits: Any) -> dict[str, A
             f"input is {size:,} bytes, above AGENTTURNS['MAX_INPUT_BYTES'] = {conf.MAX_INPUT_BYTES:,}; "
             "shorten it, or give the agent a tool that reads the rest."
         )
-    alias = agent.model_id.partition(":")[0]
-    if alias not in conf.PROVIDERS:
-        raise ConfigurationError(
-            f"Agent {agent.name!r} uses the provider alias {alias!r}, but AGENTTURNS['PROVIDERS'] has "
-            f"{', '.join(sorted(conf.PROVIDERS))}; add it there or correct the model {agent.model_id!r}."
-        )
+    for model in agent.model_ids:
+        alias = model.partition(":")[0]
+        if alias not in conf.PROVIDERS:
+            raise ConfigurationError(
+                f"Agent {agent.name!r} uses the provider alias {alias!r}, but AGENTTURNS['PROVIDERS'] has "
+                f"{', '.join(sorted(conf.PROVIDERS))}; add it there or correct the model {model!r}."
+            )
     return {
         "input": text,
         "context": _json_dict(context, "context"),

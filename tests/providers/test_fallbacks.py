@@ -65,12 +65,11 @@ def test_a_model_is_given_all_its_attempts_before_the_next_takes_over(wire: Wire
 
 
 def test_the_next_model_has_attempts_of_its_own(wire: WireServer) -> None:
-    wire.script(SPENT, DOWN, DOWN, answer(WHOLE["messages"]))
+    wire.script(*[DOWN] * 11, answer(WHOLE["messages"]))
     with providers(wire.url):
-        turn = run_turn(agent_of(OPENAI, CLAUDE).start("Where?").pk)
-        assert (turn.status, turn.provider_failures) == ("queued", 1)
-        turn = run_to_rest(turn)
-    assert turn.status == "completed" and asked_models(wire) == [OPENAI, CLAUDE, CLAUDE, CLAUDE]
+        turn = run_to_rest(agent_of(OPENAI, CLAUDE).start("Where?"))
+    assert (turn.status, turn.provider_failures) == ("completed", 0)
+    assert asked_models(wire) == [OPENAI] * 6 + [CLAUDE] * 6
 
 
 def test_a_turn_parks_when_no_model_can_and_a_retry_asks_all_again(wire: WireServer) -> None:
