@@ -178,7 +178,7 @@ def test_a_missing_sweep_schedule_is_reported_when_the_database_is_asked() -> No
     ("change", "expected"),
     [
         pytest.param({"NAME": ":memory:"}, ["W021"], id="in memory"),
-        pytest.param({"NAME": "file:memorydb_default?mode=memory&cache=shared"}, ["W021"], id="shared memory"),
+        pytest.param({"NAME": "file:shop?mode=memory&cache=shared"}, ["W021"], id="shared memory"),
         pytest.param({"transaction_mode": ...}, ["W022"], id="deferred transactions"),
         pytest.param({"timeout": ...}, ["W023"], id="the default busy wait"),
         pytest.param({"init_command": "PRAGMA synchronous=NORMAL"}, ["W024"], id="no write-ahead log"),

@@ -127,7 +127,7 @@ SIGNATURES = {
     "agentturns.models.turn_queryset.TurnQuerySet.parked": "(reason=None)",
     "agentturns.models.turn_queryset.TurnQuerySet.for_tenant": "(tenant)",
     "agentturns.models.turn_queryset.TurnQuerySet.spend": "()",
-    "agentturns.models.turn_queryset.TurnQuerySet.spend_by": "(group)",
+    "agentturns.models.turn_queryset.TurnQuerySet.spend_by": "(group, *more)",
     "agentturns.money.budget.exceeded_reason": "(turn, limits=None, *, now=None)",
     "agentturns.money.budget.limit_for": "(turn, cap)",
     "agentturns.engine.runner.run_turn": "(turn_id)",

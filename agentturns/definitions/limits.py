@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from agentturns.exceptions import ConfigurationError
 from agentturns.usd import parse_usd, show_usd
@@ -14,6 +15,7 @@ from agentturns.usd import parse_usd, show_usd
 MOST_COUNT: Final = 2**53  # the largest whole number that every JSON reader keeps exact
 
 CapValue = Decimal | int | float
+Given = TypeVar("Given")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,22 @@ def _shares(given: object) -> tuple[float, ...]:
     return tuple(sorted(float(share) for share in given))
 
 
+def _naming_unknown_caps(limits: type[Given]) -> type[Given]:
+    """Make the class refuse an unknown keyword with a sentence that lists the known ones."""
+    plain = limits.__init__
+
+    @functools.wraps(plain)
+    def init(self: Any, *given: Any, **named: Any) -> None:
+        for name in named:
+            if name not in {*CAPS, *OPTIONS, "on_breach"}:
+                raise ConfigurationError(f"Limits: unknown cap {name!r}; the caps are {', '.join(CAPS)}.")
+        plain(self, *given, **named)
+
+    limits.__init__ = init  # type: ignore[method-assign]  # a dataclass makes its own, and only then can it be wrapped
+    return limits
+
+
+@_naming_unknown_caps
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a turn may use. A cap left out is inherited; None switches it off; 0 is a cap.
@@ -191,10 +209,6 @@ class Limits:
             return source
         if not isinstance(source, Mapping):
             raise ConfigurationError(f"limits is {source!r}; pass Limits(…) or a mapping of its arguments.")
-        known = {*CAPS, *OPTIONS, "on_breach"}
-        for name in source:
-            if name not in known:
-                raise ConfigurationError(f"Limits: unknown cap {name!r}; the caps are {', '.join(CAPS)}.")
         return cls(**source)
 
 

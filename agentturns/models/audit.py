@@ -25,7 +25,9 @@ def local_time(moment: datetime) -> str:
 
 
 def require_permission(user: Any, codename: str, what: str) -> None:
-    """Raise ``PermissionDenied`` unless ``user`` (None is trusted code) may do this."""
+    """Raise ``PermissionDenied`` unless ``user`` (None is trusted code) may do this; ``TypeError`` for no user."""
+    if user is not None and not hasattr(user, "has_perm"):
+        raise TypeError(f"by is a {type(user).__name__}, but it is a user of this project, or None for trusted code.")
     if user is not None and not user.has_perm(f"agentturns.{codename}"):
         who = name_of(user) or "An anonymous user"
         raise PermissionDenied(f"{who} may not {what}; it takes the permission agentturns.{codename}.")

@@ -54,7 +54,7 @@ def _parked(turn: Turn) -> str:
         case ParkReason.CRASH_LOOP:
             return f"Its worker died {turn.crashes} times without progress; look at the worker's log, then retry."
         case ParkReason.AGENT_MISSING:
-            return f"No agent is named {turn.agent!r} in the worker's code; declare it again, then retry."
+            return f"No agent is named {turn.agent!r} in the worker's code; declare it, restart the worker, then retry."
         case ParkReason.TOOL_LOOP:
             return turn.error_message or "The model repeats the same tool call; retry to let it go on, or cancel."
     said = turn.error_message or "The model provider failed."

@@ -11,7 +11,7 @@ from django.db.models.functions import TruncDate
 
 from agentturns.models.clock import database_now
 from agentturns.models.rows import RowManager
-from agentturns.models.states import BUDGET_REASONS, Status, StepStatus
+from agentturns.models.states import BUDGET_REASONS, ParkReason, Status, StepStatus
 
 if TYPE_CHECKING:
     from agentturns.models.session import Session
@@ -40,6 +40,8 @@ class TurnQuerySet(models.QuerySet["Turn"]):
 
     def parked(self, reason: str | None = None) -> TurnQuerySet:
         """Parked turns, of one ``park_reason`` where it is given."""
+        if reason is not None and reason not in ParkReason.values:
+            raise ValueError(f"No turn parks for {reason!r}; the reasons are {', '.join(ParkReason.values)}.")
         parked = self.filter(status=Status.PARKED)
         return parked if reason is None else parked.filter(park_reason=reason)
 
@@ -97,21 +99,24 @@ class TurnQuerySet(models.QuerySet["Turn"]):
             )
         )
 
-    def spend_by(self, group: str) -> list[dict[str, Any]]:
-        """The same figures from step rows, grouped by ``agent``, ``tenant``, ``model`` or ``day``.
+    def spend_by(self, group: str, *more: str) -> list[dict[str, Any]]:
+        """The same figures from step rows, grouped by ``agent``, ``tenant``, ``model`` or ``day``, or several of them.
 
-        Each dict also has the group under its own name; a day is a ``date`` in the current time zone. A turn counts
+        Each dict also has each group under its own name; a day is a ``date`` in the current time zone. A turn counts
         in each group in which it made a step.
         """
         from agentturns.models.step import Step
 
-        if group not in _GROUPS:
-            raise ValueError(f"Cannot group spend by {group!r}; it is one of {', '.join(_GROUPS)}.")
+        groups = (group, *more)
+        wrong = next((group for group in groups if group not in _GROUPS), None)
+        if wrong is not None:
+            raise ValueError(f"Cannot group spend by {wrong!r}; it is one of {', '.join(_GROUPS)}.")
+        keys = {f"group_{group}": _GROUPS[group] for group in groups}
         unpriced = Q(status=StepStatus.COMPLETED, cost__isnull=True, price_source="")
         rows = (
             Step.objects.using(self.db)
             .filter(turn__in=self._ids())
-            .values(group_value=_GROUPS[group])
+            .values(**keys)
             # First what looks at the cost of each step: after the sum, "cost" means the sum.
             .annotate(unpriced_steps=Count("pk", filter=unpriced))
             .annotate(
@@ -120,9 +125,9 @@ class TurnQuerySet(models.QuerySet["Turn"]):
                 **{name: Sum(name) for name in _TOKENS},
                 **_money(),
             )
-            .order_by("group_value")
+            .order_by(*keys)
         )
-        return [{group: row.pop("group_value"), **_figures(row)} for row in rows]
+        return [{**{group: row.pop(f"group_{group}") for group in groups}, **_figures(row)} for row in rows]
 
     def _ids(self) -> models.QuerySet[Any, Any]:
         """These turns, each once, whatever joins, order or slice the query has."""

@@ -111,7 +111,8 @@ class TurnVerbs:
             if before == Status.FAILED:
                 _require_latest(turn)
             elif before != Status.PARKED or turn.park_reason not in RETRY_REASONS:
-                raise _conflict(turn, "is not parked on a fault or failed, so there is nothing to retry")
+                way = "; raise its budget instead" if turn.budget_parked else ""
+                raise _conflict(turn, f"is not parked on a fault or failed, so there is nothing to retry{way}")
             if turn.park_reason == ParkReason.TOOL_LOOP:
                 _let_repeat(turn)
             requeue(turn, before, **_acted(by, reason))

@@ -111,9 +111,10 @@ def _signals() -> Iterator[_Signals]:
     near, far = os.pipe()
     os.set_blocking(far, False)
     wakeup = signal.set_wakeup_fd(far)
-    # A signal that was being ignored when we started, such as SIGHUP under nohup, stays so.
+    # SIGHUP that was being ignored when we started, as under nohup, stays so. SIGINT is heeded all the same: a shell
+    # without a terminal ignores it for what it starts in the background, where somebody may still send it on purpose.
     before = {each: signal.getsignal(each) for each in STOP_SIGNALS}
-    heeded = {each: old for each, old in before.items() if old is not signal.SIG_IGN}
+    heeded = {each: old for each, old in before.items() if old is not signal.SIG_IGN or each is not signal.SIGHUP}
     for each in heeded:
         signal.signal(each, lambda *_: None)
     try:

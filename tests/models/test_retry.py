@@ -69,7 +69,9 @@ def test_a_turn_whose_agent_is_gone_parks_and_goes_on_once_it_is_declared_again(
     agent = _registry.pop("tester")
     turn = run_turn(turn.pk)
     assert (turn.status, turn.park_reason) == ("parked", "agent_missing")
-    assert turn.waiting_for == "No agent is named 'tester' in the worker's code; declare it again, then retry."
+    assert turn.waiting_for == (
+        "No agent is named 'tester' in the worker's code; declare it, restart the worker, then retry."
+    )
     assert run_turn(turn.retry().pk).park_reason == "agent_missing"
     _registry["tester"] = agent
     assert run_turn(turn.retry().pk).status == "completed"

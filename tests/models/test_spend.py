@@ -206,3 +206,23 @@ def test_an_ordered_queryset_is_grouped_as_well() -> None:
     ordered = Turn.objects.order_by("-pk")
     assert ordered.spend()["cost"] == Decimal("0.3")
     assert [row["agent"] for row in ordered.spend_by("agent")] == ["a", "b"]
+
+
+def test_spend_can_be_grouped_by_agent_and_day_at_once() -> None:
+    agent = Agent(
+        name="tester", model=ScriptedModel([reply("a", cost="0.10"), reply("b", cost="0.20")]), instructions="…"
+    )
+    for _ in range(2):
+        run_turn(agent.start("go").pk)
+    (row,) = Turn.objects.all().spend_by("agent", "day")
+    assert (row["agent"], row["day"], row["turns"], row["cost"]) == (
+        "tester",
+        timezone.localdate(),
+        2,
+        Decimal("0.30"),
+    )
+
+
+def test_a_reason_that_no_turn_parks_for_is_refused_with_those_that_are() -> None:
+    with pytest.raises(ValueError, match="No turn parks for 'max_costs'; the reasons are max_input_tokens"):
+        Turn.objects.parked("max_costs")

@@ -24,8 +24,11 @@ class Interrupted(BaseException):
 def interruptible() -> Iterator[None]:
     """Raise ``Interrupted`` for the first stop signal inside the block; later ones do not disturb the cleaning up."""
     before = {each: signal.getsignal(each) for each in STOP_SIGNALS}
-    # What was ignored when we started, such as SIGHUP under nohup, stays so.
-    heeded = [each for each, handler in before.items() if handler is not signal.SIG_IGN]
+    # SIGHUP that was ignored when we started, as under nohup, stays so; SIGINT is heeded even where a shell ignored it
+    # for a background job.
+    heeded = [
+        each for each, handler in before.items() if handler is not signal.SIG_IGN or each is not signal.SIGHUP
+    ]
     for each in heeded:
         signal.signal(each, _interrupt)
     try:
