@@ -26,9 +26,7 @@ def interruptible() -> Iterator[None]:
     before = {each: signal.getsignal(each) for each in STOP_SIGNALS}
     # SIGHUP that was ignored when we started, as under nohup, stays so; SIGINT is heeded even where a shell ignored it
     # for a background job.
-    heeded = [
-        each for each, handler in before.items() if handler is not signal.SIG_IGN or each is not signal.SIGHUP
-    ]
+    heeded = [each for each, handler in before.items() if handler is not signal.SIG_IGN or each is not signal.SIGHUP]
     for each in heeded:
         signal.signal(each, _interrupt)
     try:
