@@ -232,6 +232,8 @@ class _TurnRun:
         self._tell_notices(now)
         self._take_in_messages()
         cap = exceeded_reason(self.turn, now=now)
+        if cap == "max_steps" and self.begun is not None:
+            cap = None  # the step that gave no reply yet is counted already; asking again is no further one
         return None if cap is None else self._breach(cap)
 
     def _tell_notices(self, now: datetime) -> None:

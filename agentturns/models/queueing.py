@@ -179,7 +179,7 @@ def promote(turn: Turn) -> None:
             queue_policy=turn.queue_policy,
             input=message.text,
         )
-        Message.objects.filter(pk=message.pk).update(turn=promoted, after_step=0)
+        Message.objects.filter(pk=message.pk).update(turn=promoted, after_step=0, kind=Message.Kind.COLLECT)
     Turn.objects.filter(pk=turn.pk).update(messages_waiting=0)
 
 

@@ -121,6 +121,7 @@ def test_a_message_that_arrives_after_the_last_boundary_becomes_a_turn_of_its_ow
     assert (second.status, second.input) == ("queued", "one more thing")
     assert Message.objects.get().turn == second
     assert run_turn(second.pk).answer == "and that too"
+    assert [message["content"] for message in tester.model.requests[-1].messages].count("one more thing") == 1
 
 
 def test_a_halted_batch_takes_nothing_in() -> None:

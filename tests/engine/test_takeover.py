@@ -120,6 +120,16 @@ def test_the_worker_that_lost_its_turn_can_write_nothing_more() -> None:
     assert (turn.step_count, turn.lease_owner, turn.attempt) == (0, "second", 2)
 
 
+def test_the_last_allowed_step_is_asked_again_after_its_worker_died() -> None:
+    agent = Agent(name="tester", model=dying(Died, reply("done")), instructions="…", limits=Limits(max_steps=1))
+    turn = agent.start("go")
+    with pytest.raises(Died):
+        run_turn(turn.pk)
+    expire(turn)
+    turn = run_turn(turn.pk)
+    assert (turn.status, turn.step_count) == ("completed", 1)
+
+
 def test_three_deaths_without_progress_park_the_turn_and_a_retry_lets_it_go_on() -> None:
     agent = Agent(name="tester", model=dying(Died, Died, Died, reply("done")), instructions="…")
     turn = agent.start("go")
