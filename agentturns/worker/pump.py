@@ -161,8 +161,8 @@ class Pump:
         try:
             run_claimed(claim, self.keeper)
         except BaseException:
-            # Whatever it is, nobody renews this lease any more: it runs out, counts as a crash, and parks the turn
-            # as crash_loop when it happens again and again.
+            # The lease runs out once this process renews no lease of its own, at the latest when it ends. That counts
+            # as a crash, and parks the turn as crash_loop when it happens again and again.
             logger.exception("turn=%s attempt=%s failed outside its tools and its model", claim.turn.pk, claim.attempt)
         finally:
             close_old_connections()
